@@ -90,7 +90,7 @@ func ParseLanes(text string) (lanes [len(sheaf.Lanes)]float64, err error) {
 			lanes[i], err = strconv.ParseFloat(parts[i], 64)
 		}
 		if err != nil || len(parts) != len(lanes) {
-			return lanes, fmt.Errorf("%q are no shares of lanes; write those of interactive, normal and backfill, such as 10,80,10", text)
+			return lanes, fmt.Errorf("%q is not a list of lane shares; give those of interactive, normal and backfill, such as 10,80,10", text)
 		}
 	}
 	return lanes, nil
@@ -105,7 +105,7 @@ func ParseSizes(text string) (sizes []Size, err error) {
 			s.Share, err = strconv.ParseFloat(share, 64)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%q are no sizes of documents; write pages and how often they come, such as 1:30,20:70", text)
+			return nil, fmt.Errorf("%q is not a list of document sizes; give pages and shares, such as 1:30,20:70", text)
 		}
 		sizes = append(sizes, s)
 	}
@@ -130,7 +130,7 @@ const (
 func (c *Config) check() error {
 	whole := func(name string, v, most int) error {
 		if v < 1 || v > most {
-			return fmt.Errorf("%s is %d; it is from 1 to %d", name, v, most)
+			return fmt.Errorf("%s is %d; give 1 to %d", name, v, most)
 		}
 		return nil
 	}
@@ -149,29 +149,29 @@ func (c *Config) check() error {
 	sum := 0.0
 	for _, s := range c.Sizes {
 		if s.Pages < 1 || s.Pages > mostPages || !(s.Share >= 0) {
-			return fmt.Errorf("a document of %d pages with a share of %g; pages are from 1 to %d, and a share is no less than 0", s.Pages, s.Share, mostPages)
+			return fmt.Errorf("a document size has %d pages and a share of %g; give 1 to %d pages and a share of at least 0", s.Pages, s.Share, mostPages)
 		}
 		sum += s.Share
 	}
 	lanes := 0.0
 	for _, share := range c.Lanes {
 		if !(share >= 0) {
-			return fmt.Errorf("a lane has a share of %g; it is no less than 0", share)
+			return fmt.Errorf("a lane has a share of %g; give at least 0", share)
 		}
 		lanes += share
 	}
 	if sum <= 0 || lanes <= 0 || math.IsInf(sum+lanes, 0) {
-		return fmt.Errorf("the shares of documents come to %g and those of lanes to %g; they are more than 0", sum, lanes)
+		return fmt.Errorf("document shares add up to %g and lane shares to %g; both must be more than 0", sum, lanes)
 	}
 	if !(c.Zipf >= 0 && c.Zipf <= 10) {
-		return fmt.Errorf("zipf is %g; it is from 0, where all tenants are alike, to 10", c.Zipf)
+		return fmt.Errorf("zipf is %g; give 0, for equal tenants, to 10", c.Zipf)
 	}
 	if c.Batch == nil && !(c.PagesPerDay >= 1 && c.PagesPerDay < 1e15) || !(c.CorpusPages >= 0 && c.CorpusPages < 1e18) {
-		return fmt.Errorf("%g pages a day and %g in all; ask for some", c.PagesPerDay, c.CorpusPages)
+		return fmt.Errorf("pages-per-day is %g and corpus-pages %g; give at least 1 page per day", c.PagesPerDay, c.CorpusPages)
 	}
 	for _, p := range []float64{c.CorePrice, c.DiskPrice, c.BlobPrice} {
 		if !(p >= 0 && p < 1e9) {
-			return fmt.Errorf("a price is %g; it is no less than 0", p)
+			return fmt.Errorf("a price is %g; give at least 0", p)
 		}
 	}
 	return c.Times.check()
@@ -255,7 +255,7 @@ func newSim(c *Config) (*sim, error) {
 	round := float64(c.Tenants) * (c.Times.ms(feedPass)/feedTenants + c.Times.ms(feedTenant) + c.Times.ms(feedHint))
 	least := max(leastSeconds, 10*round)
 	if tasks*least > mostTasks {
-		return nil, fmt.Errorf("%.0f tasks a second are too many to simulate with as many tenants, at most %.0f; ask for a tenth of the fleet, the tenants and the pages", tasks, mostTasks/least)
+		return nil, fmt.Errorf("%.0f tasks per second are too many to simulate with this many tenants; at most %.0f. Simulate a tenth of the fleet, tenants and pages instead", tasks, mostTasks/least)
 	}
 	looks := min(4*s.rate, mostRounds) * float64(c.Tenants)
 	s.end = max(min(usualTasks/tasks, mostSeconds, mostLooks/looks), least)
@@ -370,14 +370,14 @@ func (s *sim) report() *Report {
 	for _, p := range []Part{
 		{Name: "executors' cores", Used: cores / seconds / float64(all), Cores: all, Cure: "add executors, or cores to each"},
 		{Name: "executors' slots", Used: s.heldTime / seconds / float64(c.Executors*c.Slots), Cure: "raise executor.workers, or add executors"},
-		{Name: "caps of tenants", Used: biggest, Cure: "raise the cap of the largest: sheaf tenant set NAME --cap N"},
-		{Name: "database", Used: s.database.load(seconds), Cores: c.Database, Cure: "a larger server"},
+		{Name: "caps of tenants", Used: biggest, Cure: "raise the cap of the largest tenants: sheaf tenant set NAME --cap N"},
+		{Name: "database", Used: s.database.load(seconds), Cores: c.Database, Cure: "use a larger server"},
 		{Name: "Elasticsearch", Used: s.elastic.load(seconds), Cores: c.Elasticsearch, Cure: "add data nodes, and shards for them"},
 		{Name: "object store", Used: s.store.load(seconds), Cores: c.ObjectStore, Cure: "add nodes"},
-		{Name: "Redis", Used: s.redis.load(seconds), Cores: c.Redis, Cure: "give lanes a Redis of their own"},
+		{Name: "Redis", Used: s.redis.load(seconds), Cores: c.Redis, Cure: "use a separate Redis per lane"},
 		{Name: "serve", Used: s.serve.load(seconds), Cores: c.Serves, Cure: "add API processes"},
 		{Name: "keepers' folding", Used: s.keepers.load(seconds), Cores: c.Keepers, Cure: "add keepers: each folds its share"},
-		{Name: "feed", Used: s.feed.busy / seconds, Cure: "raise queue.window, and give the database faster cores: a round reads each tenant with a backlog"},
+		{Name: "feed", Used: s.feed.busy / seconds, Cure: "raise queue.window, or use faster database cores: a round reads each tenant with a backlog"},
 	} {
 		if p.Used = min(p.Used, 1); p.Used > 0 && p.Name != "feed" { // which delays, and bounds nothing
 			p.Full = r.Pages / p.Used

@@ -205,16 +205,16 @@ func TestSameQuestionHasTheSameAnswer(t *testing.T) {
 
 func TestWhatIsNotSimulated(t *testing.T) {
 	for says, change := range map[string]func(c *Config){
-		"too many to simulate": func(c *Config) { c.PagesPerDay = 1e12 },
-		"tenants is":           func(c *Config) { c.Tenants = 1e6 },
-		"executors is 0":       func(c *Config) { c.Executors = 0 },
-		"zipf is":              func(c *Config) { c.Zipf = math.NaN() },
-		"a lane has a share":   func(c *Config) { c.Lanes[1] = -1 },
-		"shares of documents":  func(c *Config) { c.Sizes = nil },
-		"a document of 0":      func(c *Config) { c.Sizes = []Size{{0, 1}} },
-		"a price is":           func(c *Config) { c.CorePrice = math.Inf(1) },
-		"executor.page is":     func(c *Config) { c.Times[executorPage] = -1 },
-		"pages a day":          func(c *Config) { c.PagesPerDay = 0 },
+		"too many to simulate":        func(c *Config) { c.PagesPerDay = 1e12 },
+		"tenants is":                  func(c *Config) { c.Tenants = 1e6 },
+		"executors is 0":              func(c *Config) { c.Executors = 0 },
+		"zipf is":                     func(c *Config) { c.Zipf = math.NaN() },
+		"a lane has a share":          func(c *Config) { c.Lanes[1] = -1 },
+		"document shares add up to 0": func(c *Config) { c.Sizes = nil },
+		"a document size has 0":       func(c *Config) { c.Sizes = []Size{{0, 1}} },
+		"a price is":                  func(c *Config) { c.CorePrice = math.Inf(1) },
+		"executor.page is":            func(c *Config) { c.Times[executorPage] = -1 },
+		"pages-per-day is 0":          func(c *Config) { c.PagesPerDay = 0 },
 	} {
 		c := Defaults()
 		change(&c)
@@ -232,7 +232,7 @@ func TestServiceTimesAreRead(t *testing.T) {
 	if err := times.Read([]byte(`{"rows": [{"name": "fleet.engines.es", "value": 0.5}, {"name": "search", "value": 3}]}`)); err != nil || times[indexPage] != .5 || times[executorPage] != 9.5 {
 		t.Errorf("%v, %v", times, err)
 	}
-	for text, says := range map[string]string{`3`: "no JSON object", `{"x": 1}`: `no service time "x"`, `{"feed.hint": -1}`: "feed.hint is -1"} {
+	for text, says := range map[string]string{`3`: "neither a JSON object of names and numbers", `{"x": 1}`: `no service time "x"`, `{"feed.hint": -1}`: "feed.hint is -1"} {
 		if err := times.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want that %s", text, err, says)
 		}

@@ -26,7 +26,7 @@ var scales = []struct {
 			c.Executors, c.Tenants, c.PagesPerDay, c.CorpusPages = 100, 10_000, 1e9, 1e9
 			c.Serves, c.Database, c.Elasticsearch, c.ObjectStore = 8, 16, 32, 16
 		}},
-	{"The same with what it lacked first",
+	{"The same without its first bottlenecks",
 		"sheaf plan --executors 100 --tenants 10000 --pages-per-day 1e9 --corpus-pages 1e9 --serves 8 --database-cores 32 --elasticsearch-cores 32 --object-store-cores 16 --cap 200 --window 5000",
 		func(c *Config) {
 			c.Executors, c.Tenants, c.PagesPerDay, c.CorpusPages = 100, 10_000, 1e9, 1e9
@@ -84,11 +84,11 @@ func lasting(seconds float64) string {
 func scaleDocument(t *testing.T) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# How far a fleet goes\n")
-	line("What `sheaf plan` says of some fleets: a model of uploads, feed, queue, executors, engines and keepers that plays some minutes to hours event by event. `go test ./internal/capacity -run Scale -update` writes this page. `make bench` holds the model against fleets that run (the rows `capacity.fleet` and `capacity.wait`: 1, 2 and 4 executors, 1, 100 and 10,000 tenants), each within 20 %%. What it does not know: how an engine slows down as its tables and shards grow, networks, and the time of day.\n")
-	line("Ask it about your own fleet, with what `make bench` measures on your machines:\n")
+	line("# Capacity of a fleet\n")
+	line("Predictions of `sheaf plan` for four fleets. The command runs a discrete-event simulation of uploads, feed, queue, executors, engines and keepers over minutes to hours. `go test ./internal/capacity -run Scale -update` writes this page. `make bench` compares predictions with real fleets (rows `capacity.fleet` and `capacity.wait`: 1, 2 and 4 executors; 1, 100 and 10,000 tenants); each must be within 20 %%. The model does not know how engines slow down as tables and shards grow, networks, or daily peaks.\n")
+	line("Plan your own fleet with the service times that `make bench` measures on your machines:\n")
 	line("<!-- not run by the tests: make bench takes an hour -->\n\n```\nmake bench\nsheaf plan --executors 20 --tenants 500 --pages-per-day 3e7 --service-times bench/out/bench.json\n```\n")
-	line("Executors have 2 cores, tenants upload by Zipf's law under a cap of 8 tasks each, documents are of 1 (30 %%), 5 (40 %%), 20 (25 %%) and 200 pages (5 %%), a tenth of them interactive and a tenth backfill. A core with its memory costs 0.05 an hour (`--core-price`), about what clouds ask for a plain one in dollars; storage is not in the price (`--disk-price`, `--blob-price`).")
+	line("Executors have 2 cores. Tenants upload by Zipf's law, with a cap of 8 concurrent tasks each. Documents have 1 (30 %%), 5 (40 %%), 20 (25 %%) and 200 pages (5 %%); a tenth are interactive and a tenth backfill. A core with its memory costs 0.05 per hour (`--core-price`), about the dollar price of a general-purpose cloud core. Storage is not included (`--disk-price`, `--blob-price`).")
 	for _, of := range scales {
 		c := Defaults()
 		of.change(&c)
@@ -99,10 +99,10 @@ func scaleDocument(t *testing.T) string {
 		line("\n## %s\n\n`%s`\n", of.title, of.command)
 		verdict := "It keeps up."
 		if !r.KeepsUp {
-			verdict = fmt.Sprintf("It does not keep up: first to give out are the %s.", r.Parts[0].Name)
+			verdict = fmt.Sprintf("It does not keep up; the first bottleneck: %s.", r.Parts[0].Name)
 		}
-		line("Of %s pages/s %s become searchable, %s documents/s. %s A million pages cost %.2f on %d cores, and %.2f where the first part below is used whole. The keeper's longest round of the feed takes %s.\n", figure(r.Offered), figure(r.Pages), figure(r.Docs), verdict, r.Money, r.Cores, r.Least, lasting(r.Feed))
-		line("| gives out | used | full at | what to do |\n|---|---|---|---|")
+		line("Of %s uploaded pages/s, %s become searchable (%s documents/s). %s A million pages cost %.2f on %d cores, or %.2f with the first bottleneck fully utilized. The keeper's longest feed round takes %s.\n", figure(r.Offered), figure(r.Pages), figure(r.Docs), verdict, r.Money, r.Cores, r.Least, lasting(r.Feed))
+		line("| bottleneck | utilization | saturates at | remedy |\n|---|---|---|---|")
 		for i, p := range r.Parts[:3] {
 			at := "–"
 			if p.Full > 0 {
@@ -110,23 +110,23 @@ func scaleDocument(t *testing.T) string {
 			}
 			line("| %d. %s | %.0f %% | %s | %s |", i+1, p.Name, 100*p.Used, at, cure(p.Cure))
 		}
-		line("\n| waits | due to claimed: p50 | p99 | upload to searchable: p50 | p99 |\n|---|---|---|---|---|")
+		line("\n| latency | queue wait: p50 | p99 | upload to searchable: p50 | p99 |\n|---|---|---|---|---|")
 		for _, waits := range [][]Wait{r.Lanes, r.Tenants} {
 			for _, w := range waits {
 				line("| %s | %s | %s | %s | %s |", map[bool]string{true: w.Of + " lane", false: w.Of + " of the tenants"}[len(waits) == 3 && waits[0].Of == "interactive"],
 					lasting(w.Claimed.P50), lasting(w.Claimed.P99), lasting(w.Searchable.P50), lasting(w.Searchable.P99))
 			}
 		}
-		line("\n| kept | number | size |\n|---|---|---|")
+		line("\n| stored | count | size |\n|---|---|---|")
 		for _, s := range r.Stored {
 			line("| %s | %s | %s |", s.Name, figure(s.Count), bytes(s.Bytes))
 		}
-		line("| shards of the index, with a replica each | %d | |", r.Shards)
-		line("| Redis | | %s; %s with every window full |", bytes(r.Redis), bytes(r.RedisMax))
+		line("| index shards, each with a replica | %d | |", r.Shards)
+		line("| Redis | | %s; %s if every window is full |", bytes(r.Redis), bytes(r.RedisMax))
 	}
-	line("\n## What a page costs\n")
-	line("The costs that the model is fed with, which `--service-times` replaces by name. They were measured on two cores at 2.9 GHz that had other work to do, with `sheaf-pdfium` beside the executor, MariaDB 10.11, Redis 7.0, MinIO and Elasticsearch 8.19; a source that is the name of a row is one of `make bench`. Those of documents are of a fleet of one executor, which gathers less than many do: they are rather too high.\n")
-	line("| cost | default | unit | from |\n|---|---|---|---|")
+	line("\n## Service times\n")
+	line("Inputs of the model. `--service-times` replaces them by name. They were measured on two shared cores at 2.9 GHz, with `sheaf-pdfium`, MariaDB 10.11, Redis 7.0, MinIO and Elasticsearch 8.19. Sources that are row names refer to `make bench`. Costs per document come from a fleet of one executor, which batches less than larger ones, so they are on the high side.\n")
+	line("| input | default | unit | source |\n|---|---|---|---|")
 	times := DefaultTimes()
 	for _, i := range times.Inputs() {
 		line("| `%s` | %g | %s | %s |", i.Name, i.Value, i.Unit, i.Source)

@@ -199,7 +199,7 @@ func (s *sim) nextEvent() event {
 // mostEvents bounds a run: about a minute.
 const mostEvents = 100_000_000
 
-var errTooLong = errors.New("the simulation takes too long; ask for fewer pages or documents")
+var errTooLong = errors.New("the simulation would take too long; reduce pages-per-day or tenants")
 
 func (s *sim) run() error {
 	for n := 0; s.step(); n++ {

@@ -137,7 +137,7 @@ func (t *Times) Read(text []byte) error {
 	}
 	given := map[string]float64{}
 	if err := json.Unmarshal(text, &given); err != nil {
-		return errors.New(`the service times are no JSON object of names and numbers, such as {"executor.page": 3.8}, and no bench.json`)
+		return errors.New(`the service times are neither a JSON object of names and numbers, such as {"executor.page": 3.8}, nor a report of make bench`)
 	}
 	for name, value := range given {
 		known := false
@@ -156,7 +156,7 @@ func (t *Times) Read(text []byte) error {
 func (t *Times) check() error {
 	for i, v := range t {
 		if !(v >= 0 && v < 1e9) {
-			return fmt.Errorf("the service time %s is %g; it is a number from 0 to a billion", defaults[i].Name, v)
+			return fmt.Errorf("the service time %s is %g; give 0 to a billion", defaults[i].Name, v)
 		}
 	}
 	return nil

@@ -15,12 +15,12 @@ func (g *global) planCommand() *cobra.Command {
 	c := capacity.Defaults()
 	sizes, lanes, times := "1:30,5:40,20:25,200:5", "10,80,10", ""
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Predict what a fleet does, what it lacks first and what it costs", Args: needs(0, 0, ""),
-		Long: `Plays some minutes or hours of a fleet in a model, with costs that were measured, and
-prints what it makes searchable, how long that waits, how far each part is used, and
-what is kept. docs/scale.md has three sizes of fleet. --json has all of it, with the costs and
-where each was measured; --service-times replaces them, also by what "make bench"
-wrote on your machines.`,
+		Use: "plan", Short: "Predict a fleet's throughput, bottlenecks and cost", Args: needs(0, 0, ""),
+		Long: `Simulates minutes or hours of a fleet, with measured service times, and prints its
+throughput, latencies, utilization, storage and cost. It needs no running server.
+docs/scale.md shows three sizes of fleet. --json prints everything, including each service
+time and where it was measured; --service-times replaces them, also with the report that
+"make bench" writes on your machines.`,
 		Example: "  sheaf plan --executors 10 --tenants 1000 --pages-per-day 20e6\n  sheaf plan --documents 1:90,300:10 --cap 16\n  sheaf plan --service-times bench/out/bench.json --json",
 		RunE: func(*cobra.Command, []string) (err error) {
 			if c.Sizes, err = capacity.ParseSizes(sizes); err != nil {
@@ -53,18 +53,18 @@ wrote on your machines.`,
 		to          *int
 		name, usage string
 	}{
-		{&c.Executors, "executors", "executors"},
-		{&c.Cores, "cores", "cores of each executor"},
-		{&c.Slots, "slots", "tasks at once of each executor; 0: 2 × cores + 2"},
-		{&c.Tenants, "tenants", "tenants"},
-		{&c.Cap, "cap", "tasks of a tenant at once"},
-		{&c.Window, "window", "hints of a tenant and lane in Redis"},
-		{&c.Serves, "serves", "API processes, of one core each"},
-		{&c.Keepers, "keepers", "keepers, of one core each"},
+		{&c.Executors, "executors", "number of executors"},
+		{&c.Cores, "cores", "cores per executor"},
+		{&c.Slots, "slots", "concurrent tasks per executor; 0 for 2 × cores + 2"},
+		{&c.Tenants, "tenants", "number of tenants"},
+		{&c.Cap, "cap", "concurrent tasks per tenant"},
+		{&c.Window, "window", "queued tasks per tenant and lane in Redis"},
+		{&c.Serves, "serves", "API processes with one core each"},
+		{&c.Keepers, "keepers", "keepers with one core each"},
 		{&c.Database, "database-cores", "cores of the database"},
-		{&c.Elasticsearch, "elasticsearch-cores", "cores of Elasticsearch, all nodes together"},
-		{&c.ObjectStore, "object-store-cores", "cores of the object store, all nodes together"},
-		{&c.Redis, "redis-servers", "Redis servers, of one core each"},
+		{&c.Elasticsearch, "elasticsearch-cores", "cores of Elasticsearch, over all nodes"},
+		{&c.ObjectStore, "object-store-cores", "cores of the object store, over all nodes"},
+		{&c.Redis, "redis-servers", "Redis servers with one core each"},
 	} {
 		f.IntVar(v.to, v.name, *v.to, v.usage)
 	}
@@ -72,19 +72,19 @@ wrote on your machines.`,
 		to          *float64
 		name, usage string
 	}{
-		{&c.PagesPerDay, "pages-per-day", "pages that are uploaded in a day"},
-		{&c.CorpusPages, "corpus-pages", "pages that are kept; 0: those of 30 days"},
-		{&c.Zipf, "zipf", "exponent of the law by which tenants upload; 0: all alike"},
-		{&c.CorePrice, "core-price", "price of a core with its memory for an hour, in your currency"},
-		{&c.DiskPrice, "disk-price", "price of a gigabyte on the disks of database and index for a month"},
-		{&c.BlobPrice, "blob-price", "price of a gigabyte in the object store for a month"},
+		{&c.PagesPerDay, "pages-per-day", "pages uploaded per day"},
+		{&c.CorpusPages, "corpus-pages", "pages stored; 0 for 30 days of uploads"},
+		{&c.Zipf, "zipf", "Zipf exponent of uploads by tenant; 0 for equal tenants"},
+		{&c.CorePrice, "core-price", "price per core-hour with its memory, in your currency"},
+		{&c.DiskPrice, "disk-price", "price per gigabyte-month on database and index disks"},
+		{&c.BlobPrice, "blob-price", "price per gigabyte-month in the object store"},
 	} {
 		f.Float64Var(v.to, v.name, *v.to, v.usage)
 	}
-	f.StringVar(&sizes, "documents", sizes, "how many `PAGES` documents have, and which share of them")
-	f.StringVar(&lanes, "lanes", lanes, "shares of the lanes interactive, normal and backfill")
-	f.StringVar(&times, "service-times", "", "JSON `FILE` of costs, or of what make bench wrote")
-	f.Uint64Var(&c.Seed, "seed", c.Seed, "what chance is drawn from")
+	f.StringVar(&sizes, "documents", sizes, "`PAGES:SHARE` of document sizes, separated by commas")
+	f.StringVar(&lanes, "lanes", lanes, "shares of the interactive, normal and backfill lanes")
+	f.StringVar(&times, "service-times", "", "JSON `FILE` of service times, or a report of make bench")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "random seed")
 	return cmd
 }
 
@@ -100,9 +100,9 @@ func (g *global) printPlan(r *capacity.Report) error {
 		verdict = "does not keep up with"
 	}
 	fmt.Fprintf(g.out, "%s pages/s, %s documents/s: %s %s pages/s\n", whole(r.Pages), whole(r.Docs), verdict, whole(r.Offered))
-	fmt.Fprintf(g.out, "a million pages cost %.2f on %s, %.2f if it were full; storage %s a month\n\n", r.Money, count(r.Cores, "core"), r.Least, whole(r.Storage))
+	fmt.Fprintf(g.out, "a million pages cost %.2f on %s, %.2f at full utilization; storage %s a month\n\n", r.Money, count(r.Cores, "core"), r.Least, whole(r.Storage))
 	return g.table(func(w io.Writer) {
-		fmt.Fprintln(w, "PART\tUSED\tFULL AT PAGES/S\tWHAT TO DO")
+		fmt.Fprintln(w, "RESOURCE\tUTILIZATION\tSATURATES AT PAGES/S\tREMEDY")
 		for _, p := range r.Parts {
 			at := "-"
 			if p.Full > 0 {
@@ -110,18 +110,18 @@ func (g *global) printPlan(r *capacity.Report) error {
 			}
 			fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%s\n", p.Name, 100*p.Used, at, p.Cure)
 		}
-		fmt.Fprintln(w, "\nWAITS OF\tDOCUMENTS\tDUE TO CLAIMED, P50, P99\tUPLOAD TO SEARCHABLE, P50, P99")
+		fmt.Fprintln(w, "\nLATENCY\tDOCUMENTS\tQUEUE WAIT P50, P99\tUPLOAD TO SEARCHABLE P50, P99")
 		for _, waits := range [][]capacity.Wait{r.Lanes, r.Tenants} {
 			for _, v := range waits {
 				fmt.Fprintf(w, "%s\t%s\t%s, %s\t%s, %s\n", v.Of, number(v.Documents), waited(v.Claimed.P50), waited(v.Claimed.P99), waited(v.Searchable.P50), waited(v.Searchable.P99))
 			}
 		}
-		fmt.Fprintln(w, "\nKEPT\tNUMBER\tSIZE")
+		fmt.Fprintln(w, "\nSTORED\tCOUNT\tSIZE")
 		for _, v := range r.Stored {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, whole(v.Count), size(int64(v.Bytes)))
 		}
 		fmt.Fprintf(w, "shards\t%s\t\nRedis\t\t%s, %s at most\n", number(r.Shards), size(int64(r.Redis)), size(int64(r.RedisMax)))
-		fmt.Fprintf(w, "\nThe keeper's longest round of the feed takes %s.\n", waited(r.Feed))
+		fmt.Fprintf(w, "\nLongest feed round of the keeper: %s.\n", waited(r.Feed))
 	})
 }
 
