@@ -166,8 +166,11 @@ func (c *Config) check() error {
 	if !(c.Zipf >= 0 && c.Zipf <= 10) {
 		return fmt.Errorf("zipf is %g; give 0, for equal tenants, to 10", c.Zipf)
 	}
-	if c.Batch == nil && !(c.PagesPerDay >= 1 && c.PagesPerDay < 1e15) || !(c.CorpusPages >= 0 && c.CorpusPages < 1e18) {
-		return fmt.Errorf("pages-per-day is %g and corpus-pages %g; give at least 1 page per day", c.PagesPerDay, c.CorpusPages)
+	if c.Batch == nil && !(c.PagesPerDay >= 1 && c.PagesPerDay < 1e15) {
+		return fmt.Errorf("pages-per-day is %g; give at least 1 and less than 1e15", c.PagesPerDay)
+	}
+	if !(c.CorpusPages >= 0 && c.CorpusPages < 1e18) {
+		return fmt.Errorf("corpus-pages is %g; give 0, for 30 days of uploads, to less than 1e18", c.CorpusPages)
 	}
 	for _, p := range []float64{c.CorePrice, c.DiskPrice, c.BlobPrice} {
 		if !(p >= 0 && p < 1e9) {

@@ -114,9 +114,9 @@ func TestWrongCommandLines(t *testing.T) {
 		"key create acme --scope adm":             {`there is no "adm"; did you mean admin?`},
 		"dataset rename a":                        {"needs a NAME and a NEW-NAME"},
 		"completion nope":                         {"no command `sheaf completion nope`", "--help"},
-		"plan --lanes 3":                          {`"3" are no shares of lanes`, "10,80,10"},
-		"plan --documents x":                      {`"x" are no sizes of documents`, "1:30,20:70"},
-		"plan --pages-per-day 1e15":               {"ask for some"},
+		"plan --lanes 3":                          {`"3" is not a list of lane shares`, "10,80,10"},
+		"plan --documents x":                      {`"x" is not a list of document sizes`, "1:30,20:70"},
+		"plan --pages-per-day 1e15":               {"pages-per-day is 1e+15", "less than 1e15"},
 		"plan --executors 0":                      {"executors is 0"},
 		"models install nope":                     {`there is no model "nope"`, "bge-small-en-v1.5"},
 	} {
