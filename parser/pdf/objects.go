@@ -75,6 +75,10 @@ const (
 	maxUnpacked   = 128 << 20 // bytes of all streams of the structure, and of the objects read from them
 )
 
+// sparseNumbers is by how much the numbers of objects may be higher than there are
+// objects: some programs number all of them anew each time they write a file.
+const sparseNumbers = 1 << 18
+
 // bytesAnObject is what an object takes of most files, at least.
 const bytesAnObject = 128
 
@@ -177,10 +181,22 @@ func (o *objects) section(at int) (types.Dict, error) {
 	return d, nil
 }
 
+// maxNumber is the highest number that an object of the file may have.
+func (o *objects) maxNumber() int {
+	return min(maxObjects, sparseNumbers+len(o.file)/bytesAnObject)
+}
+
+// expect makes room for the numbers below one, as far as a sound file has them.
+func (o *objects) expect(number int) {
+	if n := min(number, o.maxNumber()+1) - len(o.places); n > 0 {
+		o.places = append(o.places, make([]place, n)...)
+	}
+}
+
 // put notes where an object is, unless a newer part has. It reports false for a
 // number that no sound file has.
 func (o *objects) put(number int, used bool, at place) bool {
-	if number < 0 || number > min(maxObjects, 1<<16+len(o.file)/bytesAnObject) {
+	if number < 0 || number > o.maxNumber() {
 		return false
 	}
 	if number >= len(o.places) {
@@ -243,6 +259,7 @@ func (o *objects) sectionStream(at int) (types.Dict, error) {
 		text = text[w[i]:]
 		return n
 	}
+	o.expect(int(size))
 	for ; len(index) >= 2; index = index[2:] {
 		first, ok1 := index[0].(types.Integer)
 		count, ok2 := index[1].(types.Integer)

@@ -158,3 +158,32 @@ func FuzzObjects(f *testing.F) {
 		_, _ = inspectSound(bytes.NewReader(b), int64(len(b)))
 	})
 }
+
+// Some programs give all objects new numbers each time they write a file, and leave
+// those before unused: it is sound after a hundred times, too.
+func TestObjectsOfHighNumbersAreRead(t *testing.T) {
+	const above = 250_000
+	var b bytes.Buffer
+	b.WriteString("%PDF-1.5\n")
+	var offsets []int
+	for n, object := range []string{
+		"<</Type/Catalog/Pages %d 0 R>>", "<</Type/Pages/Count 1/Kids[%d 0 R]>>", "<</Type/Page/MediaBox[0 0 100 100]>>",
+	} {
+		offsets = append(offsets, b.Len())
+		fmt.Fprintf(&b, "%d 0 obj", above+n)
+		if strings.Contains(object, "%d") {
+			object = fmt.Sprintf(object, above+n+1)
+		}
+		b.WriteString(object + "endobj\n")
+	}
+	table := b.Len()
+	fmt.Fprintf(&b, "xref\n%d %d\n", above, len(offsets))
+	for _, offset := range offsets {
+		fmt.Fprintf(&b, "%010d 00000 n \n", offset)
+	}
+	fmt.Fprintf(&b, "trailer<</Root %d 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF", above, above+len(offsets), table)
+	in, err := inspectSound(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	if err != nil || len(in.fingerprints) != 1 {
+		t.Errorf("%d pages: %v", len(in.fingerprints), err)
+	}
+}
