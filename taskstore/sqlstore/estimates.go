@@ -65,9 +65,12 @@ func newSamples(age time.Duration) *samples {
 	return s
 }
 
-// recentShare is the part of the time that may go into reading one of them:
-// over a million rows it takes longer.
-const recentShare = 20
+// What share of the time may go into reading one of them: a hundredth where that
+// makes none older than what is large, a twentieth where a million rows take longer.
+const (
+	seldomShare = 100
+	recentShare = 20
+)
 
 // get takes read's value, and whether that is large.
 func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error) {
@@ -83,11 +86,11 @@ func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error)
 	}
 	r.value = value
 	if now := time.Now(); r.age >= 0 {
-		pause := recentShare * now.Sub(begun)
-		if large {
-			pause = max(pause, r.age)
+		took, pause := now.Sub(begun), r.age
+		if !large {
+			pause = min(pause, seldomShare*took)
 		}
-		r.until = now.Add(pause)
+		r.until = now.Add(max(pause, recentShare*took))
 	}
 	return value, nil
 }

@@ -42,10 +42,17 @@ func TestRecentIsReadNowAndThen(t *testing.T) {
 		time.Sleep(time.Minute)
 		get(5)
 		get(6)
+		took = 10 * time.Millisecond // among many rows
+		get(7)
+		took = 0
+		time.Sleep(999 * time.Millisecond)
+		get(7)
+		time.Sleep(time.Millisecond)
+		get(8)
 		large = true
 		r.age = -1
 		time.Sleep(time.Minute)
-		get(7)
-		get(8)
+		get(9)
+		get(10)
 	})
 }
