@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"NobodyShedsADebtByGoingEmpty", testDebt},
 		{"CapIsNeverExceeded", testCap},
 		{"FreedPlaceUnderTheCapIsUsedAtOnce", testCapFreed},
+		{"FreedPlaceIsAnnouncedThoughNobodyMetTheCap", testFilledCapFreed},
 		{"SlotsAreFilledAsFarAsCapsAllow", testFilled},
 		{"LanesInOrder", testLanes},
 		{"PlacesInOrder", testPlaces},
@@ -221,6 +222,39 @@ func testCapFreed(t *testing.T, h Harness) {
 				t.Fatalf("round %d: nobody was notified when the place was freed (%v)", i, waited)
 			}
 		}
+	}
+}
+
+// testFilledCapFreed fills a tenant's cap with slots that are as many, so that
+// nobody asks for more and is refused. Who ends the task may serve another tenant
+// next: whoever waits must learn of the place.
+func testFilledCapFreed(t *testing.T, h Harness) {
+	h.Store.SetTenant("a", 1, 2)
+	h.Store.Add("a", sheaf.LaneNormal, 4)
+	feed(t, h)
+	hints := take(t, h.Queue, worker, 2)
+	if len(hints) != 2 {
+		t.Fatalf("took %d hints under a cap of 2", len(hints))
+	}
+	for _, hint := range hints {
+		claim(t, h, hint)
+	}
+	drain(t, h.Queue)
+	for i, hint := range hints {
+		finish(t, h, hint)
+		start := time.Now()
+		if err := h.Queue.Wait(t.Context(), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(start); waited > time.Second {
+			t.Fatalf("nobody was notified when place %d was freed (%v)", i, waited)
+		}
+		next := take(t, h.Queue, worker, 1) // it fills the cap again
+		if len(next) != 1 {
+			t.Fatalf("took %d hints for place %d", len(next), i)
+		}
+		claim(t, h, next[0])
+		drain(t, h.Queue)
 	}
 }
 

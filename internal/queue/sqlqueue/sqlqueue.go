@@ -198,7 +198,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 	}()
 	for len(got) < slots && len(q.ready) > 0 {
 		t := heap.Pop(&q.ready).(*tenant)
-		if t.running+t.extra >= t.cap {
+		if t.full() {
 			t.capped = true
 			// The count of the store may be behind what has ended here; one
 			// read brings it up to date, and t back if it has headroom. What has
@@ -394,17 +394,25 @@ func (q *Queue) forget(taskID string) {
 		q.unacked--
 	}
 	if t := q.tenants[k.hint.TenantID]; t != nil {
+		full := t.full()
 		t.extra--
-		q.free(t, k.running)
+		q.free(t, k.running, full)
 	}
 }
 
+// full says that t is at its cap, as far as is known here.
+func (t *tenant) full() bool { return t.running+t.extra >= t.cap }
+
 // free notes that a place under t's cap may be free. running says that the
-// store may have counted it.
-func (q *Queue) free(t *tenant, running bool) {
+// store may have counted it, full that t was at its cap.
+func (q *Queue) free(t *tenant, running, full bool) {
 	t.freed = t.freed || running
+	// guard: filled: a place of a tenant that may have more is announced to who waits
+	// Whose place it was may serve another tenant next.
 	if t.capped {
 		q.signal()
+	} else if full && t.index >= 0 {
+		q.wake()
 	}
 }
 
@@ -448,7 +456,7 @@ func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 	if q.taken[taskID] != nil {
 		q.forget(taskID)
 	} else if t := q.tenants[tenantID]; t != nil {
-		q.free(t, true)
+		q.free(t, true, t.full())
 	}
 	return nil
 }
@@ -513,7 +521,13 @@ func (q *Queue) notifyLocal() {
 // signal wakes everybody who waits and leaves one notification for a waiter that was
 // between Take and Wait; received in vain it costs a Take that runs no query.
 func (q *Queue) signal() {
-	q.dirty, q.pending = true, true
+	q.dirty = true
+	q.wake()
+}
+
+// wake is signal for what the schedule here knows of: the store need not be read.
+func (q *Queue) wake() {
+	q.pending = true
 	close(q.wakeup)
 	q.wakeup = make(chan struct{})
 }

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  q:{tenant}:p<lane>  stream
 -- KEYS[2]  run:{tenant}        SET of task ids handed out and not done
--- KEYS[3]  wait:{tenant}       set when the cap kept somebody from taking
+-- KEYS[3]  wait:{tenant}       set when the cap keeps somebody from taking
 -- ARGV[1]  consumer group
 -- ARGV[2]  1 if the tasks run and keep their places under the cap, else 0
 -- ARGV[3…] entry id, task id of each

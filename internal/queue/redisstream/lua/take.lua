@@ -7,7 +7,7 @@
 -- longest: see queue.Turns, which has the same ones.
 --
 -- KEYS[1]  run:{tenant}   SET of task ids handed out and not done
--- KEYS[2]  wait:{tenant}  set when the cap kept somebody from taking
+-- KEYS[2]  wait:{tenant}  set when the cap keeps somebody from taking
 -- KEYS[3]  turn:{tenant}  HASH lane → hints handed out, modulo the aged turn
 -- KEYS[4…] q:{tenant}:p<lane>  stream, w:{tenant}:p<lane>  ZSET of hints that
 --          wait, of each lane, first lane first. A score is phase × span + place;
@@ -200,5 +200,9 @@ for lane = 1, lanes do
 end
 if more == 0 then
   out[1] = 'last'
+elseif #chosen == free then
+  -- guard: filled: who fills the cap and leaves hints has the next free place announced
+  -- Those whose place it is may serve another tenant then, while others wait.
+  redis.call('SET', KEYS[2], '1')
 end
 return out
