@@ -256,8 +256,8 @@ func (s *sim) step() bool {
 		s.wake(1)
 	}
 	if len(s.queue.heap) > 0 && len(s.idle) > 0 && !s.polling {
-		// A place under a cap that nobody was told of, or more than those that
-		// were woken could take: one of those who wait looks by itself.
+		// There is more than those that were woken could take: one of those who
+		// wait looks by itself.
 		s.polling = true
 		s.at(s.now+2*pollInterval*s.random.Float64()/float64(len(s.idle)+1), polls, 0)
 	}
