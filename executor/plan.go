@@ -270,7 +270,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if nodes {
 		out.Tasks = graph
 	}
-	if keeps && t != nil {
+	if keeps && !planQuick(format, doc.Size, len(out.Tasks)) && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
 		}
@@ -279,6 +279,17 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		return out, nil
 	}
 	return out, p.reuse(ctx, doc, out)
+}
+
+// quickBytes is the size up to which planning a document of one range takes no
+// longer than reading its plan.
+const quickBytes = 1 << 20
+
+// planQuick reports whether a document is planned anew for each version. Most
+// documents are small and whole: for each a folder and a file less are written.
+func planQuick(f parser.Format, bytes int64, tasks int) bool {
+	_, calls := f.(parser.Optional) // a program or a service
+	return tasks == 1 && bytes <= quickBytes && !calls
 }
 
 // A file that takes longer to plan than planTime and planTimePerMB is not honest:

@@ -157,6 +157,32 @@ func TestHeadingsKeepTheirLevelsWhereSomeAreMissing(t *testing.T) {
 	}
 }
 
+// The plan of a small document of one range is not stored, unless a program or a
+// service makes it.
+func TestPlansOfSmallDocumentsAreNotKept(t *testing.T) {
+	own := struct{ parser.Format }{}
+	calls := struct {
+		parser.Format
+		parser.Optional
+	}{}
+	for _, c := range []struct {
+		format parser.Format
+		bytes  int64
+		tasks  int
+		quick  bool
+	}{
+		{own, 20_000, 1, true},
+		{own, quickBytes, 1, true},
+		{own, quickBytes + 1, 1, false},
+		{own, 20_000, 2, false},
+		{calls, 20_000, 1, false},
+	} {
+		if planQuick(c.format, c.bytes, c.tasks) != c.quick {
+			t.Errorf("%+v is planned anew for each version: not %v", c, c.quick)
+		}
+	}
+}
+
 // A new version with as many pages is cut as the live one is, so that pages that
 // changed in place change the range that they are in and no other. One that is
 // cut anew by other settings, or has other pages, is not.
