@@ -435,6 +435,7 @@ func TestCommands(t *testing.T) {
 	}
 	has(s.sheaf("docs", "-d", "stones", "--issues", "--verdicts"), exitUsage, "issues", "verdicts")
 	has(s.sheaf("docs", "-d", "stones", "--issues", "--limit", "5"), exitUsage, "issues", "limit")
+	has(s.sheaf("docs", "-d", "stones", "--verdicts", "--cursor", "x"), exitUsage, "verdicts", "cursor")
 	if rows, _ := list(s.must("docs", "-d", "stones", "--verdicts", "--json")); len(rows) != 2 {
 		t.Errorf("verdicts: %v", rows)
 	}

@@ -38,8 +38,8 @@ func (g *global) docsCommand() *cobra.Command {
   sheaf docs --verdicts                        # how documents ended, by format
   sheaf docs --issues                          # why documents failed, and what to do`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Causes are counted over all documents, and have an order of their own.
-			if err := apart(cmd, "issues", "verdicts", "limit", "cursor", "order"); err != nil {
+			// Causes and formats are counted over all documents, and have an order of their own.
+			if err := cmp.Or(apart(cmd, "issues", "verdicts", "limit", "cursor", "order"), apart(cmd, "verdicts", "limit", "cursor", "order")); err != nil {
 				return err
 			}
 			ctx := cmd.Context()

@@ -682,6 +682,22 @@ func joinMap[V encoding.TextMarshaler](m map[string]V) string {
 	return strings.Join(parts, ",")
 }
 
+// negative reports whether the value, or one of a map's, is less than 0.
+func (f Field) negative() bool {
+	switch v := f.value.Interface().(type) {
+	case map[string]Duration:
+		for _, d := range v {
+			if d < 0 {
+				return true
+			}
+		}
+		return false
+	case float64:
+		return v < 0
+	}
+	return f.value.CanInt() && f.value.Int() < 0
+}
+
 // Set parses s into the field: lists and maps are separated by commas.
 func (f Field) Set(s string) error {
 	if u, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
@@ -871,6 +887,11 @@ func (c *Config) Validate() error {
 	}
 	if c.Server.UploadLife < Duration(time.Minute) {
 		errs = append(errs, fmt.Errorf("server.upload_life is %s; uploads need a minute at least to go on after a break", time.Duration(c.Server.UploadLife)))
+	}
+	for _, f := range Fields(c) {
+		if f.negative() && !strings.Contains(f.Doc, "negative") {
+			errs = append(errs, fmt.Errorf("%s is %s; it may not be negative", f.Name, f))
+		}
 	}
 	host, _, err := net.SplitHostPort(c.Server.Listen)
 	if err != nil {

@@ -196,3 +196,26 @@ func TestHandbookListsEverySetting(t *testing.T) {
 		}
 	}
 }
+
+// A number that is less than 0 has a meaning that its text tells, or is refused.
+func TestNegativeSettingsAreRefused(t *testing.T) {
+	refused, allowed := 0, 0
+	for i := range Fields(new(Config)) {
+		for _, v := range []string{"-1", "-1h", "parse=-1h"} {
+			c := Default()
+			f := Fields(&c)[i]
+			if f.Set(v) != nil || !f.negative() {
+				continue
+			}
+			err := c.Validate()
+			if strings.Contains(f.Doc, "negative") {
+				allowed++
+			} else if refused++; err == nil || !strings.Contains(err.Error(), f.Name) {
+				t.Errorf("%s = %s: %v", f.Name, v, err)
+			}
+		}
+	}
+	if refused < 60 || allowed < 3 {
+		t.Errorf("%d settings were refused and %d allowed", refused, allowed)
+	}
+}
