@@ -202,7 +202,8 @@ if more == 0 then
   out[1] = 'last'
 elseif #chosen == free then
   -- guard: filled: who fills the cap and leaves hints has the next free place announced
-  -- Those whose place it is may serve another tenant then, while others wait.
+  -- Those whose place it is may serve another tenant then, while others wait. Of
+  -- kinds that are skipped here others may take some; a wake-up in vain is one take.
   redis.call('SET', KEYS[2], '1')
 end
 return out
