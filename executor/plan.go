@@ -270,7 +270,8 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if nodes {
 		out.Tasks = graph
 	}
-	if keeps && !planQuick(format, doc.Size, len(out.Tasks)) && t != nil {
+	// What a flow has decided by measured times might be decided otherwise.
+	if keeps && (flowRun != nil || !planQuick(format, doc.Size, len(out.Tasks))) && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
 		}
