@@ -230,3 +230,28 @@ func BenchmarkPut(b *testing.B) {
 		})
 	}
 }
+
+// An object of one part shares its bytes, and is as new as what is copied: what is
+// old and in no list is removed as left behind.
+func TestObjectOfOnePartIsNotCopied(t *testing.T) {
+	s, dir := open(t)
+	if _, err := s.Put(t.Context(), "parts/1", strings.NewReader("part"), 4); err != nil {
+		t.Fatal(err)
+	}
+	part := filepath.Join(dir, "objects", "parts", "1")
+	long := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(part, long, long); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Compose(t.Context(), "whole", []string{"parts/1"}); err != nil {
+		t.Fatal(err)
+	}
+	a, errA := os.Stat(part)
+	b, errB := os.Stat(filepath.Join(dir, "objects", "whole"))
+	if errA != nil || errB != nil || !os.SameFile(a, b) {
+		t.Errorf("the part was copied: %v, %v", errA, errB)
+	}
+	if info, err := s.Stat(t.Context(), "whole"); err != nil || info.Modified.Before(long.Add(24*time.Hour)) {
+		t.Errorf("it is of %v: %v", info.Modified, err)
+	}
+}
