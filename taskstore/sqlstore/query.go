@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -139,9 +140,23 @@ func (w *where) when(applies bool, cond string, args ...any) {
 
 // all reads the rows of a query.
 func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
-	err = db.Raw(q, args...).Scan(&rows).Error
+	err = scan(db.Raw(q, args...), &rows)
 	taskstore.RowsRead(db.Statement.Context, len(rows))
 	return rows, translate(err)
+}
+
+// scan is db.Scan without the copy of the statement, arguments and all, that it
+// writes for a log, also where there is none. dest stays as it is where there are
+// no rows.
+func scan(db *gorm.DB, dest any) error {
+	rows, err := db.Rows()
+	if err != nil {
+		return err
+	}
+	if rows.Next() {
+		err = db.ScanRows(rows, dest)
+	}
+	return cmp.Or(err, rows.Err(), rows.Close())
 }
 
 // one reads the first row of a query. Without one it fails with ErrNotFound,
