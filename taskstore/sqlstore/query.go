@@ -138,10 +138,9 @@ func (w *where) when(applies bool, cond string, args ...any) {
 	}
 }
 
-// all reads the rows of a query: not nil where there are none.
-func all[R any](db *gorm.DB, q string, args ...any) ([]R, error) {
-	rows := []R{}
-	err := scan(db.Raw(q, args...), &rows)
+// all reads the rows of a query.
+func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
+	err = scan(db.Raw(q, args...), &rows)
 	taskstore.RowsRead(db.Statement.Context, len(rows))
 	return rows, translate(err)
 }

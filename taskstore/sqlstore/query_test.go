@@ -26,9 +26,6 @@ func TestReadsDoNotRenderTheirArguments(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0] != 1 {
 		t.Fatalf("read %v, %v", got, err)
 	}
-	if none, err := all[int](db, "SELECT 1 WHERE 1=0"); err != nil || none == nil {
-		t.Fatalf("no rows are %v, %v", none, err)
-	}
 	const reads = 100
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
