@@ -177,7 +177,7 @@ func (s *estimates) latest(db *gorm.DB) ([]taskRow, error) {
 func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int) (int, error) {
 	const mean = "SELECT COALESCE(SUM(cost), 0) AS cost, COUNT(DISTINCT doc_id) AS docs FROM "
 	var known struct{ Cost, Docs int }
-	err := db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID).Scan(&known).Error
+	err := scan(db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID), &known)
 	if err == nil && known.Docs == 0 {
 		rows, sampled := s.latest(db)
 		docs := map[string]bool{}

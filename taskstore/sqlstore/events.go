@@ -43,7 +43,7 @@ func (s *events) events(ctx context.Context, w where, limit int) ([]sheaf.Event,
 		Event eventRow `gorm:"embedded"` // named: what is embedded unexported cannot be set
 		NowMs int64
 	}
-	err := s.read(ctx).Raw(s.sql("SELECT e.*, @now AS now_ms FROM events e"+w.String()+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit)), w.args...).Scan(&rows).Error
+	err := scan(s.read(ctx).Raw(s.sql("SELECT e.*, @now AS now_ms FROM events e"+w.String()+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit)), w.args...), &rows)
 	if err != nil {
 		return nil, translate(err)
 	}

@@ -28,7 +28,7 @@ func (s *events) FollowEvents(ctx context.Context, after int64, limit int) ([]sh
 		args = append(args, after)
 	}
 	var rows []eventRow
-	if err := s.read(ctx).Raw(q+" AND "+notDeleted+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit), args...).Scan(&rows).Error; err != nil {
+	if err := scan(s.read(ctx).Raw(q+" AND "+notDeleted+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit), args...), &rows); err != nil {
 		return nil, translate(err)
 	}
 	out := make([]sheaf.Event, len(rows))
@@ -55,7 +55,7 @@ func (s *events) Touched(ctx context.Context, after int64, limit int) ([]tasksto
 		return nil, max(newest, after), err
 	}
 	var of []taskstore.EventScope
-	err = s.read(ctx).Raw(fmt.Sprintf("SELECT DISTINCT tenant_id, dataset_id, job_id, doc_id AS document_id FROM events WHERE seq>? AND seq<=? LIMIT %d", limit), after, newest).Scan(&of).Error
+	err = scan(s.read(ctx).Raw(fmt.Sprintf("SELECT DISTINCT tenant_id, dataset_id, job_id, doc_id AS document_id FROM events WHERE seq>? AND seq<=? LIMIT %d", limit), after, newest), &of)
 	return of, newest, translate(err)
 }
 
@@ -68,7 +68,7 @@ func (s *events) LastEventOf(ctx context.Context, tenantID string, f taskstore.E
 
 func (s *events) oneSeq(ctx context.Context, q string, args ...any) (int64, error) {
 	var seq []int64
-	if err := s.read(ctx).Raw(q, args...).Scan(&seq).Error; err != nil || len(seq) == 0 {
+	if err := scan(s.read(ctx).Raw(q, args...), &seq); err != nil || len(seq) == 0 {
 		return 0, translate(err)
 	}
 	return seq[0], nil

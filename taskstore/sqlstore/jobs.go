@@ -147,8 +147,8 @@ func (s *jobs) jobStates(ctx context.Context, tenantID string, rows []jobRow) (m
 		JobID, State string
 		N            int
 	}
-	err := s.read(ctx).Raw("SELECT g.job_id, "+stateOfJobDocument+` AS state, COUNT(*) AS n FROM generations g JOIN documents d ON d.id=g.doc_id
-		WHERE g.job_id IN ? AND g.tenant_id=? GROUP BY g.job_id, `+stateOfJobDocument, mapped(rows, func(r jobRow) string { return r.ID }), tenantID).Scan(&some).Error
+	err := scan(s.read(ctx).Raw("SELECT g.job_id, "+stateOfJobDocument+` AS state, COUNT(*) AS n FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id IN ? AND g.tenant_id=? GROUP BY g.job_id, `+stateOfJobDocument, mapped(rows, func(r jobRow) string { return r.ID }), tenantID), &some)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -247,7 +247,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		ReusedIndex               int
 		TaskStarted, TaskFinished int64
 	}
-	err = db.Raw(`SELECT job_id, state, deleted, COUNT(*) AS n, SUM(first) AS first, SUM(weight) AS weight, SUM(weight*progress) AS weighted,
+	err = scan(db.Raw(`SELECT job_id, state, deleted, COUNT(*) AS n, SUM(first) AS first, SUM(weight) AS weight, SUM(weight*progress) AS weighted,
 			COALESCE(MIN(CASE WHEN started>0 THEN started END), 0) AS started, MAX(finished) AS finished,
 			SUM(total) AS total, SUM(done) AS done, SUM(reused) AS reused,
 			SUM(failed_parse) AS failed_parse, SUM(failed_chunk) AS failed_chunk, SUM(failed_embed) AS failed_embed, SUM(failed_index) AS failed_index,
@@ -278,7 +278,7 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 				FROM tasks WHERE job_id IN ? AND kind IN ('parse','index') GROUP BY job_id, doc_id, gen) c
 				ON c.job_id=g.job_id AND c.doc_id=g.doc_id AND c.gen=g.gen
 			WHERE g.job_id IN ? AND g.tenant_id=?) x
-		GROUP BY job_id, state, deleted`, ids, ids, tenantID).Scan(&docs).Error
+		GROUP BY job_id, state, deleted`, ids, ids, tenantID), &docs)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -503,8 +503,8 @@ func (s *jobs) JobErrors(ctx context.Context, tenantID, jobID string, p taskstor
 			DocID, Name, Failure string
 			Gen                  int
 		}
-		err := s.read(ctx).Raw("SELECT g.doc_id, g.gen, d.name, CASE WHEN d.gen=g.gen THEN d.failure ELSE g.failure END AS failure"+
-			" FROM generations g JOIN documents d ON d.id=g.doc_id"+w.String()+" ORDER BY g.doc_id "+order+" LIMIT 50", w.args...).Scan(&rows).Error
+		err := scan(s.read(ctx).Raw("SELECT g.doc_id, g.gen, d.name, CASE WHEN d.gen=g.gen THEN d.failure ELSE g.failure END AS failure"+
+			" FROM generations g JOIN documents d ON d.id=g.doc_id"+w.String()+" ORDER BY g.doc_id "+order+" LIMIT 50", w.args...), &rows)
 		if err != nil {
 			return nil, "", translate(err)
 		}
@@ -541,8 +541,8 @@ func (s *jobs) JobErrors(ctx context.Context, tenantID, jobID string, p taskstor
 // failures lists what went wrong in a generation's tasks and units.
 func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]taskstore.JobError, error) {
 	var rows []taskRow
-	if err := s.read(ctx).Raw("SELECT id, kind, state, from_unit, to_unit, attempts, failure, result FROM tasks WHERE doc_id=? AND gen=? AND state IN ('dead','done') ORDER BY from_unit, to_unit, id",
-		documentID, gen).Scan(&rows).Error; err != nil {
+	if err := scan(s.read(ctx).Raw("SELECT id, kind, state, from_unit, to_unit, attempts, failure, result FROM tasks WHERE doc_id=? AND gen=? AND state IN ('dead','done') ORDER BY from_unit, to_unit, id",
+		documentID, gen), &rows); err != nil {
 		return nil, translate(err)
 	}
 	var tasks []taskstore.JobError

@@ -95,11 +95,11 @@ func (s *handle) PendingMigrations(ctx context.Context) ([]string, error) {
 		"postgres": "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema=ANY(current_schemas(false)) AND table_name=?",
 	}[s.d.name]
 	var began, there int
-	if err := s.read(ctx).Raw(tables, goose.DefaultTablename).Scan(&began).Error; err != nil {
+	if err := scan(s.read(ctx).Raw(tables, goose.DefaultTablename), &began); err != nil {
 		return nil, translate(err)
 	}
 	if began > 0 {
-		if err := s.read(ctx).Raw("SELECT COALESCE(MAX(version_id),0) FROM " + goose.DefaultTablename).Scan(&there).Error; err != nil {
+		if err := scan(s.read(ctx).Raw("SELECT COALESCE(MAX(version_id),0) FROM "+goose.DefaultTablename), &there); err != nil {
 			return nil, translate(err)
 		}
 	}

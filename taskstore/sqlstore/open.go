@@ -346,7 +346,7 @@ func (s *handle) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	var findings []string
-	err := s.r.WithContext(ctx).Raw("PRAGMA quick_check(1)").Scan(&findings).Error
+	err := scan(s.r.WithContext(ctx).Raw("PRAGMA quick_check(1)"), &findings)
 	switch {
 	case isDamage(err):
 		return damaged(err.Error())

@@ -200,15 +200,15 @@ func (s *deletions) purgeEvents(ctx context.Context, r *receiptRow, id string) e
 // receivers are still told what they were to be told, by id.
 func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, id string) error {
 	var hooks []string
-	if err := s.write(ctx).Raw("SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID).Scan(&hooks).Error; err != nil {
+	if err := scan(s.write(ctx).Raw("SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID), &hooks); err != nil {
 		return translate(err)
 	}
 	for _, hook := range hooks {
 		for after := "doc_" + id + "_"; ; {
 			var rows []deliveryRow
 			// The document's, and those of documents whose ids go on with "_".
-			if err := s.write(ctx).Raw("SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
-				hook, after, "doc_"+id+"`", purgeRows).Scan(&rows).Error; err != nil {
+			if err := scan(s.write(ctx).Raw("SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
+				hook, after, "doc_"+id+"`", purgeRows), &rows); err != nil {
 				return translate(err)
 			}
 			for _, row := range rows {
@@ -245,7 +245,7 @@ func (s *deletions) purgeMessage(ctx context.Context, r *receiptRow, id string, 
 func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		var rows []uploadRow
-		if err := tx.Raw("SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? AND doc_id=? AND job_id<>'' ORDER BY id LIMIT 500"+s.d.lock, r.TenantID, r.DatasetID, id).Scan(&rows).Error; err != nil || len(rows) == 0 {
+		if err := scan(tx.Raw("SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? AND doc_id=? AND job_id<>'' ORDER BY id LIMIT 500"+s.d.lock, r.TenantID, r.DatasetID, id), &rows); err != nil || len(rows) == 0 {
 			return err
 		}
 		if err := s.dropUploads(tx, rows, r.ID); err != nil {
@@ -261,7 +261,7 @@ func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) 
 func (s *deletions) sweepAnswers(ctx context.Context, r *receiptRow) (ended bool, err error) {
 	for range sweepLooks {
 		var rows []idempotencyRow
-		if err := s.write(ctx).Raw("SELECT tenant_id, k, answer FROM idempotency WHERE tenant_id=? AND k>? ORDER BY k LIMIT ?", r.TenantID, r.SweepAfter, sweepRows).Scan(&rows).Error; err != nil {
+		if err := scan(s.write(ctx).Raw("SELECT tenant_id, k, answer FROM idempotency WHERE tenant_id=? AND k>? ORDER BY k LIMIT ?", r.TenantID, r.SweepAfter, sweepRows), &rows); err != nil {
 			return false, translate(err)
 		}
 		if err := s.sweepSome(ctx, r, rows); err != nil {

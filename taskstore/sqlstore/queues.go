@@ -87,8 +87,8 @@ func (s *queues) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error
 		limit = 1000
 	}
 	var mean []float64
-	err := db.Raw(fmt.Sprintf(`SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost FROM tasks
-		WHERE state='pending' AND paused IN (0,1,2,3) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane).Scan(&mean).Error
+	err := scan(db.Raw(fmt.Sprintf(`SELECT COALESCE(AVG(cost), 0) FROM (SELECT cost FROM tasks
+		WHERE state='pending' AND paused IN (0,1,2,3) AND tenant_id=? AND lane=? LIMIT %d) x`, limit), tenantID, lane), &mean)
 	if err != nil {
 		return 0, err
 	}

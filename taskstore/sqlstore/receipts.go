@@ -163,7 +163,7 @@ func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*taskstore.
 	r.Removed.Objects += row.Objects
 	r.Removed.ObjectBytes += row.ObjectBytes
 	r.Removed.Rows.Webhooks, r.Removed.Rows.Answers = row.Webhooks, row.Answers
-	if err := db.Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? ORDER BY doc_id LIMIT ?", row.ID, taskstore.MaxReceiptIDs).Scan(&r.DocumentIDs).Error; err != nil {
+	if err := scan(db.Raw("SELECT doc_id FROM receipt_documents WHERE receipt_id=? ORDER BY doc_id LIMIT ?", row.ID, taskstore.MaxReceiptIDs), &r.DocumentIDs); err != nil {
 		return nil, translate(err)
 	}
 	lists, err := all[string](db, "SELECT kept FROM receipt_documents WHERE receipt_id=? AND kept<>'[]' ORDER BY doc_id LIMIT ?", row.ID, taskstore.MaxReceiptIDs)

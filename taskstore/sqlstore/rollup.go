@@ -107,7 +107,7 @@ func (s *events) RollUp(ctx context.Context) (n int, err error) {
 		}
 		for _, m := range sums {
 			var before []minuteRow
-			if err := tx.Raw("SELECT * FROM stats_minutes WHERE tenant_id=? AND minute=?", m.TenantID, m.Minute).Scan(&before).Error; err != nil {
+			if err := scan(tx.Raw("SELECT * FROM stats_minutes WHERE tenant_id=? AND minute=?", m.TenantID, m.Minute), &before); err != nil {
 				return err
 			}
 			for _, b := range before {
@@ -145,7 +145,7 @@ func (s *events) rolledUp(ctx context.Context) (int64, error) {
 // can still appear; from when there is none.
 func (s *events) settled(ctx context.Context, from int64) (int64, error) {
 	var seqs []int64
-	if err := s.read(ctx).Raw(fmt.Sprintf("SELECT seq FROM (SELECT seq FROM events WHERE seq>? ORDER BY seq LIMIT %d) x ORDER BY seq DESC LIMIT 1", rollUpEvents), from).Scan(&seqs).Error; err != nil || len(seqs) == 0 {
+	if err := scan(s.read(ctx).Raw(fmt.Sprintf("SELECT seq FROM (SELECT seq FROM events WHERE seq>? ORDER BY seq LIMIT %d) x ORDER BY seq DESC LIMIT 1", rollUpEvents), from), &seqs); err != nil || len(seqs) == 0 {
 		return from, translate(err)
 	}
 	if s.eventLag == 0 {
@@ -176,7 +176,7 @@ func (s *events) minutes(ctx context.Context, tenantID string, first, step int64
 			return nil, 0, err
 		}
 		rows = nil
-		if err := s.read(ctx).Raw(query, w.args...).Scan(&rows).Error; err != nil {
+		if err := scan(s.read(ctx).Raw(query, w.args...), &rows); err != nil {
 			return nil, 0, translate(err)
 		}
 		if again, err := s.rolledUp(ctx); err != nil || again == until { // nothing was added meanwhile

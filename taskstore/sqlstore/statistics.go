@@ -105,7 +105,7 @@ var statistics = []struct{ table, index, stat string }{
 func (s *handle) fixStatistics(ctx context.Context) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		var made int
-		if err := tx.Raw("SELECT COUNT(*) FROM sqlite_schema WHERE name='sqlite_stat1'").Scan(&made).Error; err != nil {
+		if err := scan(tx.Raw("SELECT COUNT(*) FROM sqlite_schema WHERE name='sqlite_stat1'"), &made); err != nil {
 			return err
 		}
 		if made == 0 { // by the one statement that can make it, on a table of a few rows
@@ -118,7 +118,7 @@ func (s *handle) fixStatistics(ctx context.Context) error {
 		for _, x := range statistics {
 			want = append(want, row{x.table, x.index, x.stat})
 		}
-		if err := tx.Raw("SELECT tbl, COALESCE(idx,'') AS idx, stat FROM sqlite_stat1 ORDER BY rowid").Scan(&have).Error; err != nil {
+		if err := scan(tx.Raw("SELECT tbl, COALESCE(idx,'') AS idx, stat FROM sqlite_stat1 ORDER BY rowid"), &have); err != nil {
 			return err
 		}
 		if slices.Equal(have, want) {

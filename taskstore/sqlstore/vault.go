@@ -217,8 +217,8 @@ func (s *sealing) sealColumn(ctx context.Context, c secretColumn, done *Sealed) 
 			TenantID, ID, Body string
 			Gen                int
 		}
-		err := s.write(ctx).Raw("SELECT tenant_id, "+c.id+" AS id, "+c.gen+" AS gen, "+c.column+" AS body FROM "+c.table+
-			" WHERE "+c.id+from+"? AND "+c.column+"<>'' AND "+c.column+" NOT LIKE ?"+has+" ORDER BY "+c.id+" LIMIT ?", after, fresh, sealBatch).Scan(&rows).Error
+		err := scan(s.write(ctx).Raw("SELECT tenant_id, "+c.id+" AS id, "+c.gen+" AS gen, "+c.column+" AS body FROM "+c.table+
+			" WHERE "+c.id+from+"? AND "+c.column+"<>'' AND "+c.column+" NOT LIKE ?"+has+" ORDER BY "+c.id+" LIMIT ?", after, fresh, sealBatch), &rows)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
