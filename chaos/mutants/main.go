@@ -105,7 +105,7 @@ var mutants = []mutant{
 		"./internal/queue/redisstream", redisOrder, nil},
 	{"filled: who fills the cap and leaves hints has the next free place announced", `redis\.call\('SET'.*\)`, ``,
 		"./internal/queue/redisstream", "^TestContract$/FreedPlace", nil},
-	{"filled: a place of a tenant that may have more is announced to who waits", `full && `, `false && `,
+	{"filled: a place of a tenant that may have more is announced to who waits", `\w+\.full\(\) && `, `false && `,
 		"./internal/queue/sqlqueue", "^TestContract$/FreedPlace", nil},
 	{"order: executors of a version before let no tenant go", `redis\.call\('HDEL', (.*)\)`, `redis.call('HSET', $1, '1')`,
 		"./internal/queue/redisstream", redisOrder, nil},

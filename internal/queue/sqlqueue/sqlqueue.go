@@ -394,24 +394,23 @@ func (q *Queue) forget(taskID string) {
 		q.unacked--
 	}
 	if t := q.tenants[k.hint.TenantID]; t != nil {
-		full := t.full()
+		q.free(t, k.running)
 		t.extra--
-		q.free(t, k.running, full)
 	}
 }
 
 // full says that t is at its cap, as far as is known here.
 func (t *tenant) full() bool { return t.running+t.extra >= t.cap }
 
-// free notes that a place under t's cap may be free. running says that the
-// store may have counted it, full that t was at its cap.
-func (q *Queue) free(t *tenant, running, full bool) {
+// free notes that a place under t's cap may be free, before it is counted as such.
+// running says that the store may have counted it.
+func (q *Queue) free(t *tenant, running bool) {
 	t.freed = t.freed || running
 	// guard: filled: a place of a tenant that may have more is announced to who waits
 	// Whose place it was may serve another tenant next.
 	if t.capped {
 		q.signal()
-	} else if full && t.index >= 0 {
+	} else if t.full() && t.index >= 0 {
 		q.wake()
 	}
 }
@@ -456,7 +455,7 @@ func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 	if q.taken[taskID] != nil {
 		q.forget(taskID)
 	} else if t := q.tenants[tenantID]; t != nil {
-		q.free(t, true, t.full())
+		q.free(t, true)
 	}
 	return nil
 }
