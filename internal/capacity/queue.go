@@ -59,7 +59,7 @@ type tenant struct {
 	backlog int32 // tasks that nobody has taken
 	unfed   int32
 	active  bool // in the heap of those with something to take
-	capped  bool // it stood at its cap: a place that is freed is announced
+	capped  bool // it stood at its cap with more that waits: a place that is freed is announced
 
 	ran   float64 // task-seconds
 	since float64
@@ -172,7 +172,7 @@ func (f *fair) take(now float64, cost func(hints) float64) (id int32, l sheaf.La
 		}
 		t.backlog--
 		f.ran(t, now, 1)
-		t.capped = t.running == t.cap
+		t.capped = t.running == t.cap && t.backlog > t.unfed
 		f.vt = max(f.vt, t.pass)
 		t.pass += stride * cost(h) / t.weight
 		f.push(id)
