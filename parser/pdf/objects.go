@@ -199,9 +199,7 @@ func (o *objects) put(number int, used bool, at place) bool {
 	if number < 0 || number > o.maxNumber() {
 		return false
 	}
-	if number >= len(o.places) {
-		o.places = append(o.places, make([]place, number+1-len(o.places))...)
-	}
+	o.expect(number + 1)
 	if o.places[number].listed {
 		return true
 	}
