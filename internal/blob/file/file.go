@@ -141,7 +141,7 @@ func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
 	if err := blob.CheckParts(key, parts); err != nil {
 		return err
 	}
-	if len(parts) == 1 && s.link(key, parts[0]) {
+	if len(parts) == 1 && ctx.Err() == nil && s.link(key, parts[0]) {
 		return nil
 	}
 	f, err := s.createTemp()
