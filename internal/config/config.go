@@ -822,9 +822,6 @@ func (c *Config) Validate() error {
 	if c.Embed.Driver == "local" && (c.Embed.Model == "" || c.Embed.URL != "") {
 		errs = append(errs, errors.New("embed.driver = local needs embed.model, a name that `sheaf models list` shows, and no embed.url"))
 	}
-	if c.Embed.Threads < 0 || c.Embed.MemoryBytes < 0 || c.Embed.Batch < 0 {
-		errs = append(errs, fmt.Errorf("embed.threads is %d, embed.memory_bytes %d and embed.batch %d; none may be negative", c.Embed.Threads, c.Embed.MemoryBytes, c.Embed.Batch))
-	}
 	if c.Embed.LateWindow < 0 || c.Embed.LateWindow > 0 && c.Embed.Driver != "openai" {
 		errs = append(errs, fmt.Errorf("embed.late_window is %d with embed.driver = %s; it is a number of tokens, for embed.driver = openai", c.Embed.LateWindow, c.Embed.Driver))
 	}
@@ -871,27 +868,14 @@ func (c *Config) Validate() error {
 	if c.Executor.BackoffJitter < 0 || c.Executor.BackoffJitter > 1 {
 		errs = append(errs, fmt.Errorf("executor.backoff_jitter is %g; it is a share from 0 to 1", c.Executor.BackoffJitter))
 	}
-	if c.Price.PerThousandPages < 0 || c.Price.PerMillionTokens < 0 || c.Price.PerMillionChatTokens < 0 {
-		errs = append(errs, errors.New("price.per_thousand_pages, price.per_million_tokens and price.per_million_chat_tokens may not be negative"))
-	}
-	if f := c.Flow; f.MaxTokens < 0 || f.MaxTokensDay < 0 || f.MaxPrice < 0 || f.MaxPriceDay < 0 {
-		errs = append(errs, errors.New("flow.max_tokens, flow.max_tokens_day, flow.max_price and flow.max_price_day may not be negative; 0 is no cap"))
-	} else if f.MaxPrice+f.MaxPriceDay > 0 && c.Price.PerMillionChatTokens == 0 {
+	if c.Flow.MaxPrice+c.Flow.MaxPriceDay > 0 && c.Price.PerMillionChatTokens == 0 {
 		errs = append(errs, errors.New("flow.max_price and flow.max_price_day need price.per_million_chat_tokens"))
-	}
-	if c.Chat.Price < 0 {
-		errs = append(errs, errors.New("chat.price_per_million_tokens may not be negative"))
 	}
 	if c.Keeper.Grace < c.Executor.Lease {
 		errs = append(errs, fmt.Errorf("keeper.grace (%s) must be at least executor.lease (%s), or what a slow executor still writes is never removed", time.Duration(c.Keeper.Grace), time.Duration(c.Executor.Lease)))
 	}
 	if c.Server.UploadLife < Duration(time.Minute) {
 		errs = append(errs, fmt.Errorf("server.upload_life is %s; uploads need a minute at least to go on after a break", time.Duration(c.Server.UploadLife)))
-	}
-	for _, f := range Fields(c) {
-		if f.negative() && !strings.Contains(f.Doc, "negative") {
-			errs = append(errs, fmt.Errorf("%s is %s; it may not be negative", f.Name, f))
-		}
 	}
 	host, _, err := net.SplitHostPort(c.Server.Listen)
 	if err != nil {
@@ -908,6 +892,12 @@ func (c *Config) Validate() error {
 	}
 	if c.Server.BodyTimeout < Duration(time.Second) || c.Server.MaxUploads < 1 || c.Server.MaxStreams < 1 {
 		errs = append(errs, fmt.Errorf("server.body_timeout is %s, server.max_uploads %d and server.max_streams %d; they must be 1s and 1 at least", time.Duration(c.Server.BodyTimeout), c.Server.MaxUploads, c.Server.MaxStreams))
+	}
+	for _, f := range Fields(c) {
+		told := func(err error) bool { return strings.Contains(err.Error(), f.Name) } // what is wrong with it
+		if f.negative() && !strings.Contains(f.Doc, "negative") && !slices.ContainsFunc(errs, told) {
+			errs = append(errs, fmt.Errorf("%s is %s; it may not be negative", f.Name, f))
+		}
 	}
 	return errors.Join(errs...)
 }
