@@ -207,8 +207,8 @@ func (e *Executor) pinned(process func(*Executor, context.Context, *sheaf.Task) 
 			}
 		}
 		p := *e
-		x, embedder := view.Pin(e.cfg.Indexes.Configured())
-		p.cfg.Index, p.cfg.Embedder, p.beside = guardedIndex{x, e.breakers.index}, guardedEmbedder{embedder, e.breakers.embedder}, view.Beside
+		x, embedder := view.Pin(t.TenantID, e.cfg.Indexes.Configured())
+		p.cfg.Index, p.cfg.Embedder, p.beside = guardedIndex{x, e.breakers.index}, guardedEmbedder{embedder, e.breakers.embedder}, view.BesideFor(t.TenantID)
 		p.live = view.Live
 		model := embedder.Model()
 		loader, _ := e.loaders.LoadOrStore(model.ID, &tagset.Loader{Blobs: e.cfg.Blobs, Model: model, Limits: e.cfg.Tags})

@@ -247,7 +247,7 @@ func (e *Executor) verifyBeside(ctx context.Context, doc *sheaf.Document, want m
 		return
 	}
 	other := *e
-	other.cfg.Index = e.beside.Index
+	other.cfg.Index = e.beside.For(doc.TenantID)
 	err := other.cfg.Index.Refresh(ctx)
 	if err == nil {
 		ids, err = other.shortRanges(ctx, doc.TenantID, ids, want)

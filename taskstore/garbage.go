@@ -125,6 +125,12 @@ type LiveResult struct {
 	Chunks      int
 }
 
+// TenantChunks is how many chunks a tenant's live documents have.
+type TenantChunks struct {
+	TenantID string
+	Chunks   int64
+}
+
 // LiveTotals are the sums over all live results.
 type LiveTotals struct {
 	Results int   `json:"ranges"`

@@ -48,6 +48,11 @@ type untouched struct{ t *testing.T }
 
 func (untouched) Status(context.Context) (*indexset.Status, error) { return &indexset.Status{}, nil }
 
+func (u untouched) Move(_ context.Context, _ indexset.Action, _ string, _ int) (*indexset.Status, error) {
+	u.t.Error("a refused request reached the index")
+	return &indexset.Status{}, nil
+}
+
 func (u untouched) Act(_ context.Context, a indexset.Action, _, _ bool) (*indexset.Status, *indexset.Estimate, error) {
 	u.t.Errorf("the index was told to %s", a)
 	return &indexset.Status{}, nil, nil

@@ -710,7 +710,7 @@ func (a *app) server() *api.Server {
 
 // pinned is the index that is searched now, and the embedder of its model.
 func (a *app) pinned() (index.Index, embed.Embedder) {
-	return a.index.View().Pin(a.index.Configured())
+	return a.index.View().Pin("", a.index.Configured())
 }
 
 // checks asks every dependency for /readyz.

@@ -42,7 +42,7 @@ func (a *app) openIndexes(ctx context.Context, r roles) error {
 	cfg := indexset.Config{
 		Store: a.store, Blobs: a.blobs, Log: a.log, Configured: space, Embedder: configured,
 		OpenIndex: a.openIndex, OpenEmbedder: a.openPrevious, Text: executor.EmbeddingText, Keeps: a.cfg.Sole() || r.keeper || r == roles{},
-		PerMillionTokens: a.cfg.Price.PerMillionTokens, Currency: a.cfg.Price.Currency,
+		DedicatedFrom: a.cfg.Index.DedicatedFrom, PerMillionTokens: a.cfg.Price.PerMillionTokens, Currency: a.cfg.Price.Currency,
 	}
 	if a.cfg.Index.Driver == "embedded" {
 		cfg.Found = a.foundIndex(ctx)
@@ -187,7 +187,7 @@ func (a *app) openIndex(ctx context.Context, s indexset.Space, owner string) (in
 	opened, err := elastic.Open(ctx, elastic.Config{
 		URLs: x.Addrs, Prefix: x.Prefix, Username: x.Username, Password: x.Password.Reveal(), APIKey: x.APIKey.Reveal(), CAFile: x.CAFile,
 		Key: a.cfg.Live("index.api_key"), PasswordNow: a.cfg.Live("index.password"),
-		ModelID: m.ID, Dim: m.Dim, Owner: owner, Suffix: suffix, Existing: s.Made, Shards: x.Shards, Replicas: x.Replicas, Retried: a.metrics.IndexRetried,
+		ModelID: m.ID, Dim: m.Dim, Owner: owner, Suffix: suffix, Existing: s.Made, Shards: cmp.Or(s.Shards, x.Shards), ByDocument: s.Tenant != "", Replicas: x.Replicas, Retried: a.metrics.IndexRetried,
 	})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -36,8 +37,43 @@ func (g *global) indexCommand() *cobra.Command {
 		Use: "rebuild", Example: "  sheaf index rebuild", Short: "Make the index anew from the stored artifacts; nothing is parsed or embedded", Args: needs(0, 0, ""),
 		Long: "Fills a new index from the stored artifacts while the present one is searched, then takes its place. An interrupted rebuild resumes. Where no server runs, this command does the work.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return g.rebuildIndex(cmd.Context()) },
-	}, g.migrateIndexCommand())
+	}, g.migrateIndexCommand(), g.dedicateIndexCommand(), g.shareIndexCommand())
 	return cmd
+}
+
+func (g *global) dedicateIndexCommand() *cobra.Command {
+	shards := 2
+	cmd := &cobra.Command{
+		Use: "dedicate TENANT", Example: "  sheaf index dedicate acme --shards 4", Short: "Move a tenant to an index of its own", Args: needs(1, 1, "a tenant"),
+		Long: `For a tenant that outgrows a shard of the index that all share. Its chunks are filled into the new index from the
+stored artifacts while search goes on. sheaf index status says how far that is, sheaf index migrate cancel stops it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.moveTenant(cmd.Context(), http.MethodPut, args[0], map[string]any{"shards": shards})
+		},
+	}
+	cmd.Flags().IntVar(&shards, "shards", shards, "shards of the index; about one per 10 million chunks")
+	return cmd
+}
+
+func (g *global) shareIndexCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "share TENANT", Example: "  sheaf index share acme", Short: "Move a tenant back to the shared index", Args: needs(1, 1, "a tenant"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.moveTenant(cmd.Context(), http.MethodDelete, args[0], nil)
+		},
+	}
+}
+
+func (g *global) moveTenant(ctx context.Context, method, tenant string, body any) error {
+	c, err := g.client()
+	if err != nil {
+		return err
+	}
+	var st indexset.Status
+	if err := c.call(ctx, method, "/v1/index/dedicated/"+url.PathEscape(tenant), body, &st); err != nil {
+		return err
+	}
+	return g.printIndex(&st, nil)
 }
 
 // rebuildIndex has the server that runs make the index anew, or does it here.
@@ -177,12 +213,17 @@ func (g *global) printIndex(st *indexset.Status, estimate *indexset.Estimate) er
 	if st.Embedder != "" {
 		fmt.Fprintf(g.out, "by words alone: %s\n", st.Embedder)
 	}
+	for _, d := range st.Dedicated {
+		fmt.Fprintf(g.out, "dedicated: %s, %s\n", d.Tenant, count(d.Shards, "shard"))
+	}
 	m := st.Migration
 	if m == nil {
 		return nil
 	}
 	kind := "migration to " + m.To
-	if m.Rebuild {
+	if m.Tenant != "" {
+		kind = "move of tenant " + m.Tenant
+	} else if m.Rebuild {
 		kind = "rebuild"
 	}
 	fmt.Fprintf(g.out, "%s: %s, %d of %d ranges, %d tokens embedded%s\n", kind, cmp.Or(string(m.Wanted), string(m.Phase)), m.Ranges, m.TotalRanges, m.Tokens, priceOf(m.Price, m.Currency))

@@ -180,15 +180,16 @@ type Blob struct {
 }
 
 type Index struct {
-	Driver   string   `toml:"driver" doc:"embedded or elasticsearch"`
-	Addrs    []string `toml:"addrs" doc:"URLs of Elasticsearch"`
-	Prefix   string   `toml:"prefix" doc:"prefix of index names in Elasticsearch"`
-	Username string   `toml:"username" doc:"user name for Elasticsearch"`
-	Password Secret   `toml:"password" secret:"true" doc:"password for Elasticsearch"`
-	APIKey   Secret   `toml:"api_key" secret:"true" doc:"API key for Elasticsearch; takes precedence over user name and password"`
-	CAFile   string   `toml:"ca_file" doc:"PEM file with the certificate authorities of the servers"`
-	Shards   int      `toml:"shards" doc:"shards of a new index; about one per 10 million chunks"`
-	Replicas int      `toml:"replicas" doc:"replicas of a new index; at least one if a node may fail"`
+	Driver        string   `toml:"driver" doc:"embedded or elasticsearch"`
+	Addrs         []string `toml:"addrs" doc:"URLs of Elasticsearch"`
+	Prefix        string   `toml:"prefix" doc:"prefix of index names in Elasticsearch"`
+	Username      string   `toml:"username" doc:"user name for Elasticsearch"`
+	Password      Secret   `toml:"password" secret:"true" doc:"password for Elasticsearch"`
+	APIKey        Secret   `toml:"api_key" secret:"true" doc:"API key for Elasticsearch; takes precedence over user name and password"`
+	CAFile        string   `toml:"ca_file" doc:"PEM file with the certificate authorities of the servers"`
+	Shards        int      `toml:"shards" doc:"shards of a new index; about one per 10 million chunks"`
+	DedicatedFrom int64    `toml:"dedicated_from" doc:"chunks from which a tenant gets an index of its own, with a shard for each half of them; 0: only on request"`
+	Replicas      int      `toml:"replicas" doc:"replicas of a new index; at least one if a node may fail"`
 }
 
 type Embed struct {
@@ -430,7 +431,7 @@ func Default() Config {
 		Store:   Store{Driver: "sqlite", MaxConns: 16},
 		Queue:   Queue{Driver: "sql", Window: 256},
 		Blob:    Blob{Driver: "file", Bucket: "sheaf", CreateBucket: true, CacheBytes: 20 << 30, CacheAge: Duration(time.Hour)},
-		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1},
+		Index:   Index{Driver: "embedded", Prefix: "sheaf", Shards: 1, DedicatedFrom: 10_000_000},
 		Embed:   Embed{Driver: "static", Weight: -1, Concurrency: 8, Timeout: Duration(60 * time.Second)},
 		Chat:    Chat{Timeout: Duration(60 * time.Second), Concurrency: 4, Batch: 1},
 		Search:  Search{Rerank: Rerank{Budget: Duration(500 * time.Millisecond), Candidates: 50}},

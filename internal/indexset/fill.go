@@ -42,6 +42,12 @@ func (s *Set) Step(ctx context.Context) (more bool, err error) {
 	if err := s.dropDue(ctx); err != nil {
 		return false, err
 	}
+	if err := s.leave(ctx); err != nil {
+		return false, err
+	}
+	if err := s.outgrown(ctx); err != nil {
+		return false, err
+	}
 	v := s.View()
 	target := v.State.target()
 	if target == nil {
@@ -70,10 +76,7 @@ func (s *Set) Step(ctx context.Context) (more bool, err error) {
 var errUnchanged = errors.New("the state stays as it is")
 
 func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
-	m := v.Live
-	if v.State.Lost == "" {
-		m = v.Beside
-	}
+	m := v.filled()
 	err = m.Err // searches read the member too, so it is not changed
 	if err == nil {
 		if x, ok := m.Index.(index.Owned); ok {
@@ -105,16 +108,25 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 		return ok, err
 	}
 	if !target.Made {
-		totals, err := s.cfg.Store.LiveTotals(ctx)
+		totals, err := s.cfg.Store.LiveTotals(ctx, target.Tenant)
 		if err != nil {
 			return false, err
 		}
-		target.Made, st.Fill.Total = true, totals.Results
+		if st.LostTenant != "" {
+			st.Live.Dedicated = slices.Clone(st.Live.Dedicated) // views share it
+			target = st.target()
+		}
+		target.made()
+		st.Fill.Total = totals.Results
 		s.sample.reset()
 		if ok, err := note(); err != nil || !ok {
 			return ok, err
 		}
-		m = s.memberOf(&st)
+		now := s.View()
+		if now.version != version {
+			return true, nil // somebody else goes on
+		}
+		m = now.filled()
 	}
 	f := &st.Fill
 	if f.Pass > 0 && f.Cursor == "" {
@@ -126,7 +138,7 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 	}
 	for begun := time.Now(); time.Since(begun) < stepTime; {
 		at := time.Now()
-		results, err := s.cfg.Store.LiveResults(ctx, f.Cursor, s.cfg.Slice)
+		results, err := s.cfg.Store.LiveResults(ctx, target.Tenant, f.Cursor, s.cfg.Slice)
 		if err != nil {
 			return false, err
 		}
@@ -148,11 +160,12 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 	return true, nil
 }
 
-// memberOf is the member that a state fills.
-func (s *Set) memberOf(st *State) *Member {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.members[st.target().Instance]
+// filled is the member that is filled.
+func (v *View) filled() *Member {
+	if v.State.Lost == "" {
+		return v.Beside
+	}
+	return v.Live
 }
 
 // slice writes results, in later passes those that are missing, and takes out
@@ -326,7 +339,7 @@ func (s *Set) Put(ctx context.Context, m *Member, r taskstore.LiveResult) error 
 	if err != nil {
 		return err
 	}
-	return m.Index.Write(ctx, made)
+	return m.For(r.TenantID).Write(ctx, made)
 }
 
 // passed decides what follows when a pass has seen every result.
@@ -342,15 +355,14 @@ func (s *Set) passed(ctx context.Context, m *Member, st *State, note func() (boo
 	switch {
 	case st.Lost != "":
 		s.cfg.Log.InfoContext(ctx, "the index is whole again", "ranges", f.Done, "unreadable", f.Failed)
-		if st.Lost, st.Phase = "", ""; st.Beside != nil {
+		if st.Lost, st.LostTenant, st.Phase = "", "", ""; st.Beside != nil {
 			st.Phase, st.Fill = Filling, Fill{Started: time.Now(), Pass: 1}
 		}
 	case st.Want == Rollback:
 		st.exchange()
 		st.Phase = Ready
 	case st.Want == Switch && st.Force:
-		st.exchange()
-		st.Phase = Switched
+		st.arrive()
 	default:
 		if st.Gate, err = s.gate(ctx, st, m); err != nil {
 			return false, err
@@ -359,13 +371,14 @@ func (s *Set) passed(ctx context.Context, m *Member, st *State, note func() (boo
 		case !st.Gate.Passed:
 			st.Phase, st.Want, st.Auto = Refused, "", false
 			s.cfg.Log.WarnContext(ctx, "the new index did not pass the gate; search goes on with the old one", "reason", st.Gate.Reason)
+		case st.Auto && st.Beside.Tenant != "":
+			st.arrive()
 		case st.Auto:
 			st.exchange()
 			st.drop(*st.Beside, time.Now())
 			st.Beside, st.Phase, st.Auto, st.Gate = nil, "", false, nil
 		case st.Want == Switch:
-			st.exchange()
-			st.Phase = Switched
+			st.arrive()
 		default:
 			st.Phase = Ready
 		}

@@ -179,7 +179,7 @@ func (w *world) lose() {
 func (w *world) openIndex(ctx context.Context, s indexset.Space, owner string) (index.Index, error) {
 	if w.engine == "elastic" {
 		x, err := elastic.Open(ctx, elastic.Config{URLs: []string{w.server()}, Prefix: w.prefix, ModelID: s.Model.ID, Dim: s.Model.Dim, Owner: owner,
-			Suffix: fmt.Sprintf("-r%d", s.Instance), Existing: s.Made, Attempts: 2})
+			Suffix: fmt.Sprintf("-r%d", s.Instance), Existing: s.Made, Attempts: 2, Shards: s.Shards, ByDocument: s.Tenant != ""})
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +225,12 @@ func (w *world) open(configured embed.Embedder, change ...func(*indexset.Config)
 // add stores and publishes a document as a task does, and returns it.
 func (w *world) add(s *indexset.Set) storetest.Doc {
 	w.t.Helper()
-	return w.publish(s, w.Document("t"), len(w.docs))
+	return w.addOf("t", s)
+}
+
+func (w *world) addOf(tenant string, s *indexset.Set) storetest.Doc {
+	w.t.Helper()
+	return w.publish(s, w.Document(tenant), len(w.docs))
 }
 
 func (w *world) publish(s *indexset.Set, d storetest.Doc, n int) storetest.Doc {
@@ -233,7 +238,7 @@ func (w *world) publish(s *indexset.Set, d storetest.Doc, n int) storetest.Doc {
 	ctx := w.t.Context()
 	v, err := s.Fresh(ctx)
 	w.OK(err)
-	x, e := v.Pin(s.Configured())
+	x, e := v.Pin(d.Tenant, s.Configured())
 	for _, task := range w.Plan(d, storetest.Parse(2)...) {
 		claimed := w.Claim(task.ID, "w")
 		r := storetest.Result(claimed)
@@ -251,8 +256,8 @@ func (w *world) publish(s *indexset.Set, d storetest.Doc, n int) storetest.Doc {
 		_, err = w.blobs.Put(ctx, r.ArtifactKey, &b, int64(b.Len()))
 		w.OK(err)
 		w.OK(x.Write(ctx, index.Entries(index.Entry{TenantID: d.Tenant, DatasetID: d.Dataset, Name: "a.pdf"}, chunks, vectors)))
-		if v.Beside != nil {
-			w.OK(s.Put(ctx, v.Beside, taskstore.LiveResult{TenantID: d.Tenant, DatasetID: d.Dataset, DocumentID: d.ID, Name: "a.pdf", RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}))
+		if beside := v.BesideFor(d.Tenant); beside != nil {
+			w.OK(s.Put(ctx, beside, taskstore.LiveResult{TenantID: d.Tenant, DatasetID: d.Dataset, DocumentID: d.ID, Name: "a.pdf", RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}))
 		}
 		w.OK(w.Store.Complete(ctx, claimed.Held(), taskstore.Completion{Result: r}))
 	}
@@ -277,7 +282,7 @@ func (w *world) searcher(s *indexset.Set) *search.Searcher {
 // answer says that it is whole.
 func (w *world) found(s *indexset.Set, n int, model string) {
 	w.t.Helper()
-	answer, err := w.searcher(s).Search(w.t.Context(), "t", search.Request{Query: "numbered " + word(n) + "aa", Limit: 5})
+	answer, err := w.searcher(s).Search(w.t.Context(), w.docs[n].Tenant, search.Request{Query: "numbered " + word(n) + "aa", Limit: 5})
 	if err != nil {
 		w.t.Fatalf("document %d: %v", n, err)
 	}

@@ -42,8 +42,11 @@ type Config struct {
 	// Keeps says that this process may replace an index that is lost.
 	Keeps bool
 
-	Workers          int     // that fill at once, default twice the CPUs
-	Slice            int     // results between two notes of how far it is, which a kill repeats; default 2048
+	Workers int // that fill at once, default twice the CPUs
+	Slice   int // results between two notes of how far it is, which a kill repeats; default 2048
+	// DedicatedFrom is how many chunks a tenant has before it gets an index of its
+	// own, where the engine can divide one; 0 for never.
+	DedicatedFrom    int64
 	PerMillionTokens float64 // price of embedding
 	Currency         string
 	Follow           time.Duration // between two readings of the state, default 2 s
@@ -78,6 +81,7 @@ type Set struct {
 	mu       sync.Mutex // of what follows
 	members  map[int]*Member
 	verified time.Time
+	measured time.Time             // the tenants' sizes
 	broken   atomic.Pointer[error] // what Verify said last; nil when all is well
 
 	sample sampled
@@ -127,7 +131,7 @@ func (s *Set) begin(ctx context.Context) (first bool, err error) {
 		if version > 0 && (st.Live.same(s.cfg.Configured) || st.Beside != nil) {
 			return false, nil
 		}
-		some, err := s.cfg.Store.LiveResults(ctx, "", 1)
+		some, err := s.cfg.Store.LiveResults(ctx, "", "", 1)
 		if err != nil {
 			return false, err
 		}
@@ -170,10 +174,10 @@ func (s *Set) refresh(ctx context.Context) error {
 		return nil
 	}
 	v := &View{State: st, version: version, Live: s.member(ctx, st.Live, st.Owner)}
-	named := []int{st.Live.Instance}
+	named := st.Live.instances()
 	if st.Beside != nil {
 		v.Beside = s.member(ctx, *st.Beside, st.Owner)
-		named = append(named, st.Beside.Instance)
+		named = append(named, st.Beside.instances()...)
 	}
 	for _, d := range st.Dropping {
 		named = append(named, d.Space.Instance)
@@ -192,11 +196,35 @@ func (s *Set) refresh(ctx context.Context) error {
 
 func (m *Member) usable() bool { return m.Err == nil && m.embedErr == nil && m.Space.Made }
 
-// member opens a space unless it is open. It is called under mu.
+// member is an open space with the indexes of single tenants that belong to it. It
+// is called under mu.
 func (s *Set) member(ctx context.Context, space Space, owner string) *Member {
+	shared := space
+	shared.Dedicated = nil
+	m := s.open(ctx, shared, owner)
+	if len(space.Dedicated) == 0 {
+		return m
+	}
+	all := *m
+	all.Space = space
+	parts := &divided{Index: m.Index, dedicated: map[string]index.Index{}}
+	for _, d := range space.Dedicated {
+		part := s.open(ctx, d, owner)
+		if parts.dedicated[d.Tenant] = part.Index; part.Err != nil && all.Err == nil {
+			all.Err = &partError{d.Tenant, part.Err}
+		}
+	}
+	if all.Index = parts; all.Err != nil {
+		all.Index = nil
+	}
+	return &all
+}
+
+// open opens a single index unless it is open. It is called under mu.
+func (s *Set) open(ctx context.Context, space Space, owner string) *Member {
 	old := s.members[space.Instance]
 	if old != nil && old.Err == nil && old.embedErr == nil {
-		if old.Space == space {
+		if equal(old.Space, space) {
 			return old
 		}
 		m := *old
@@ -291,7 +319,7 @@ func (s *Set) check(ctx context.Context, first bool) error {
 	if err == nil && !v.State.Live.Made {
 		return s.change(ctx, func(st *State) error {
 			if st.Live.Instance == v.State.Live.Instance {
-				st.Live.Made = true
+				st.Live.made()
 			}
 			return nil
 		})
@@ -304,14 +332,19 @@ func (s *Set) check(ctx context.Context, first bool) error {
 	}
 	reason := sheaf.AsFailure(err, "").Message
 	s.cfg.Log.WarnContext(ctx, "the index is lost and is filled anew from the artifacts; nothing is parsed", "reason", reason)
-	if v.Live.Index == nil && s.cfg.Remove != nil {
+	part, alone := errors.AsType[*partError](err)
+	if v.Live.Index == nil && s.cfg.Remove != nil && !alone {
 		if err := s.cfg.Remove(v.State.Live); err != nil {
 			return err
 		}
 	}
 	return s.change(ctx, func(st *State) error {
-		if st.Live.Instance == v.State.Live.Instance {
+		switch {
+		case st.Live.Instance != v.State.Live.Instance:
+		case !alone:
 			st.lost(reason, time.Now())
+		case equal(st.Live, v.State.Live):
+			st.lostOf(part.tenant, reason, time.Now())
 		}
 		return nil
 	})
@@ -319,7 +352,7 @@ func (s *Set) check(ctx context.Context, first bool) error {
 
 // empty fails where the index has nothing of what the store has.
 func (s *Set) empty(ctx context.Context) error {
-	some, err := s.cfg.Store.LiveResults(ctx, "", 100)
+	some, err := s.cfg.Store.LiveResults(ctx, "", "", 100)
 	if err != nil || len(some) == 0 {
 		return err
 	}
@@ -412,11 +445,12 @@ func (s *Set) live() (index.Index, error) {
 	return m.Index, nil
 }
 
-// both calls f for the index that is searched and the one beside it.
-func (s *Set) both(f func(x index.Index) error) error {
+// both calls f for the index that is searched and the one beside it, as far as they
+// hold chunks of the tenant, "" for any.
+func (s *Set) both(tenantID string, f func(x index.Index) error) error {
 	v := s.View()
 	for _, m := range []*Member{v.Live, v.Beside} {
-		if m == nil {
+		if m == nil || tenantID != "" && !m.concerns(tenantID) {
 			continue
 		}
 		if m.Index == nil {
@@ -467,12 +501,12 @@ func (s *Set) CountDocument(ctx context.Context, tenantID, documentID string) (c
 
 // DeleteRanges removes entries from both indexes.
 func (s *Set) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
-	return s.both(func(x index.Index) error { return x.DeleteRanges(ctx, tenantID, rangeIDs) })
+	return s.both(tenantID, func(x index.Index) error { return x.DeleteRanges(ctx, tenantID, rangeIDs) })
 }
 
 // DeleteDocument removes a document's entries from both indexes.
 func (s *Set) DeleteDocument(ctx context.Context, tenantID, documentID string) error {
-	return s.both(func(x index.Index) error { return x.DeleteDocument(ctx, tenantID, documentID) })
+	return s.both(tenantID, func(x index.Index) error { return x.DeleteDocument(ctx, tenantID, documentID) })
 }
 
 // Search asks the index that is searched.
@@ -495,7 +529,7 @@ func (s *Set) Scan(ctx context.Context, tenantID string, each func(chunkID, rang
 
 // Compact removes deleted words from both indexes where their engine does not.
 func (s *Set) Compact(ctx context.Context) error {
-	return s.both(func(x index.Index) error {
+	return s.both("", func(x index.Index) error {
 		if c, ok := x.(index.Compacter); ok {
 			return c.Compact(ctx)
 		}
@@ -544,18 +578,26 @@ func (f following) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return f.s.Embedder().Embed(ctx, texts, purpose)
 }
 
-// Pin returns what one task works with to its end: the index that is searched
-// and the embedder of its model. Where that cannot be reached, it is the
+// Pin returns what one task of a tenant works with to its end: the index that is
+// searched and the embedder of its model. Where that cannot be reached, it is the
 // configured one, and the index takes the words alone.
-func (v *View) Pin(configured embed.Embedder) (index.Index, embed.Embedder) {
+func (v *View) Pin(tenantID string, configured embed.Embedder) (index.Index, embed.Embedder) {
 	switch m := v.Live; {
 	case m.Index == nil:
 		return missing{err: unavailable(m.Err)}, m.Embedder
 	case m.embedErr != nil:
-		return wordsOnly{m.Index}, configured
+		return wordsOnly{m.For(tenantID)}, configured
 	default:
-		return m.Index, m.Embedder
+		return m.For(tenantID), m.Embedder
 	}
+}
+
+// BesideFor is the index beside that takes a tenant's chunks too; nil for none.
+func (v *View) BesideFor(tenantID string) *Member {
+	if v.Beside == nil || !v.Beside.concerns(tenantID) {
+		return nil
+	}
+	return v.Beside
 }
 
 // wordsOnly leaves the vectors of another model out.

@@ -33,6 +33,12 @@ type Space struct {
 	Instance int `json:"instance"`
 	// Made says that the index was there once: where it is missing, it was lost.
 	Made bool `json:"made"`
+
+	// Tenant is whose chunks alone the index holds, "" for all that have no index
+	// of their own, which Dedicated lists.
+	Tenant    string  `json:"tenant,omitempty"`
+	Shards    int     `json:"shards,omitempty"` // 0 for as many as the settings say
+	Dedicated []Space `json:"dedicated,omitempty"`
 }
 
 func (s Space) same(o Space) bool { return s.Model.ID == o.Model.ID && s.Model.Dim == o.Model.Dim }
@@ -59,9 +65,14 @@ type State struct {
 	Force  bool   `json:"force,omitempty"`
 	Auto   bool   `json:"auto,omitempty"` // switch and confirm without being asked
 	Lost   string `json:"lost,omitempty"` // why Live is filled anew; "" when it is whole
-	Fill   Fill   `json:"fill"`
-	Gate   *Gate  `json:"gate,omitempty"`
+	// LostTenant is whose own index alone was lost; "" for the one that is shared.
+	LostTenant string `json:"lost_tenant,omitempty"`
+	Fill       Fill   `json:"fill"`
+	Gate       *Gate  `json:"gate,omitempty"`
 
+	// Leaving are tenants that have an index of their own now: what the shared one
+	// still has of them goes once nobody searches it any more.
+	Leaving   []Leaving  `json:"leaving,omitempty"`
 	Dropping  []Dropping `json:"dropping,omitempty"`
 	Models    []string   `json:"models,omitempty"` // whose vectors results may have copies with
 	Instances int        `json:"instances"`        // given so far
@@ -71,6 +82,12 @@ type State struct {
 type Dropping struct {
 	Space Space     `json:"space"`
 	Since time.Time `json:"since"`
+}
+
+// Leaving is a tenant whose entries are to go from the shared index.
+type Leaving struct {
+	Tenant string    `json:"tenant"`
+	Since  time.Time `json:"since"`
 }
 
 // Fill is how far an index is filled.
@@ -119,6 +136,10 @@ const (
 	Confirm  Action = "confirm"
 	Cancel   Action = "cancel"
 	Rebuild  Action = "rebuild"
+
+	// Dedicate and Share move a tenant to an index of its own and back.
+	Dedicate Action = "dedicate"
+	Share    Action = "share"
 )
 
 // Actions in the order in which they are used.
@@ -128,8 +149,9 @@ var Actions = []Action{Start, Pause, Resume, Switch, Rollback, Confirm, Cancel}
 type Store interface {
 	IndexState(ctx context.Context) (value string, version int64, err error)
 	SwapIndexState(ctx context.Context, version int64, value string) (bool, error)
-	LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error)
-	LiveTotals(ctx context.Context) (taskstore.LiveTotals, error)
+	LiveResults(ctx context.Context, tenantID, after string, limit int) ([]taskstore.LiveResult, error)
+	LiveTotals(ctx context.Context, tenantID string) (taskstore.LiveTotals, error)
+	TenantsWith(ctx context.Context, chunks int64, limit int) ([]taskstore.TenantChunks, error)
 	SampleQueries(ctx context.Context, n int) ([]taskstore.SavedQuery, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
 }
@@ -162,13 +184,11 @@ func (st *State) act(a Action, configured Space, force bool, now time.Time) erro
 	at := func(phases ...Phase) bool { return slices.Contains(phases, st.Phase) }
 	switch a {
 	case Start, Rebuild:
-		if st.Lost != "" {
-			return conflict("index_rebuilding", "The index is being filled anew: wait until `sheaf index status` says that it is whole.")
-		}
-		if st.Beside != nil {
-			return conflict("index_migration_exists", "A migration to %s is %s: confirm, cancel or roll it back first.", st.Beside.Model.ID, st.Phase)
+		if err := st.free(); err != nil {
+			return err
 		}
 		next := configured
+		next.Dedicated = st.Live.Dedicated
 		if a == Rebuild {
 			next = st.Live
 		} else if next.same(st.Live) {
@@ -209,13 +229,30 @@ func (st *State) act(a Action, configured Space, force bool, now time.Time) erro
 		if !at(Filling, Paused, Ready, Refused) {
 			return st.refuse(a)
 		}
-		st.drop(*st.Beside, now)
+		if st.returns() {
+			st.Leaving = append(st.Leaving, Leaving{st.Beside.Tenant, now})
+		} else {
+			st.drop(*st.Beside, now)
+		}
 		st.Beside, st.Phase, st.Gate, st.Want, st.Auto = nil, "", nil, "", false
 		if st.Lost != "" { // Live is filled on
 			st.Phase = Filling
 		}
 	default:
 		return fmt.Errorf("%w: %q is no action of a migration", sheaf.ErrInvalid, a)
+	}
+	return nil
+}
+
+// free fails where the index is being filled already.
+func (st *State) free() error {
+	switch {
+	case st.Lost != "":
+		return conflict("index_rebuilding", "The index is being filled anew: wait until `sheaf index status` says that it is whole.")
+	case st.Beside != nil && st.Beside.Tenant != "":
+		return conflict("index_migration_exists", "Tenant %s is being moved to another index: wait, or cancel that by `sheaf index migrate cancel`.", st.Beside.Tenant)
+	case st.Beside != nil:
+		return conflict("index_migration_exists", "A migration to %s is %s: confirm, cancel or roll it back first.", st.Beside.Model.ID, st.Phase)
 	}
 	return nil
 }
@@ -245,6 +282,13 @@ func (f *Fill) again() {
 func (st *State) space(of Space) *Space {
 	st.Instances++
 	of.Instance, of.Made = st.Instances, false
+	of.Dedicated = slices.Clone(of.Dedicated)
+	for i, d := range of.Dedicated {
+		st.Instances++
+		model := of // and of no other driver or server
+		model.Instance, model.Tenant, model.Shards, model.Dedicated = st.Instances, d.Tenant, d.Shards, nil
+		of.Dedicated[i] = model
+	}
 	if !slices.Contains(st.Models, of.Model.ID) {
 		st.Models = append(st.Models, of.Model.ID)
 	}
@@ -253,17 +297,45 @@ func (st *State) space(of Space) *Space {
 
 // drop notes an index that nobody needs any more.
 func (st *State) drop(s Space, now time.Time) {
-	st.Dropping = append(st.Dropping, Dropping{s, now})
+	for _, d := range append([]Space{s}, s.Dedicated...) {
+		d.Dedicated = nil
+		st.Dropping = append(st.Dropping, Dropping{d, now})
+	}
 }
 
 // lost puts a new index in the place of the one that is searched.
 func (st *State) lost(reason string, now time.Time) {
+	dedicated := st.Live.Dedicated // are there
+	st.Live.Dedicated = nil
 	st.Live = *st.space(st.Live)
-	st.Lost, st.Phase, st.Want, st.Fill, st.Gate = reason, Filling, "", Fill{Started: now}, nil
+	st.Live.Dedicated, st.Leaving = dedicated, nil
+	st.fillAnew("", reason, now)
+}
+
+// lostOf puts a new index in the place of a tenant's own.
+func (st *State) lostOf(tenantID, reason string, now time.Time) {
+	at := st.Live.dedicatedTo(tenantID)
+	if at < 0 {
+		return
+	}
+	st.Live.Dedicated = slices.Clone(st.Live.Dedicated)
+	st.Live.Dedicated[at] = *st.space(st.Live.Dedicated[at])
+	st.fillAnew(tenantID, reason, now)
+}
+
+func (st *State) fillAnew(tenantID, reason string, now time.Time) {
+	if st.Beside != nil && st.Beside.Tenant != "" { // a move begins anew once all is there
+		if st.Beside.Instance != st.Live.Instance && st.Beside.Made {
+			st.drop(*st.Beside, now)
+		}
+		st.Beside, st.Auto = nil, false
+	}
+	st.Lost, st.LostTenant, st.Phase, st.Want, st.Fill, st.Gate = reason, tenantID, Filling, "", Fill{Started: now}, nil
 }
 
 // exchange searches the index beside, and keeps the other one beside it.
 func (st *State) exchange() {
+	st.Leaving = nil // the new one never had them, and the former goes
 	live := st.Live
 	st.Live, st.Beside = *st.Beside, &live
 	st.Want, st.Force = "", false
@@ -274,6 +346,8 @@ func (st *State) target() *Space {
 	switch {
 	case st.Phase == Paused:
 		return nil
+	case st.LostTenant != "":
+		return &st.Live.Dedicated[st.Live.dedicatedTo(st.LostTenant)]
 	case st.Lost != "":
 		return &st.Live
 	case st.Beside != nil && (st.Phase == Filling || st.Want != ""):

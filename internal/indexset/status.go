@@ -17,6 +17,14 @@ type Status struct {
 	Reason     string     `json:"reason,omitempty"`
 	Embedder   string     `json:"embedder,omitempty" doc:"why queries cannot be embedded; search goes on by words"`
 	Migration  *Migration `json:"migration,omitempty" doc:"absent when nothing is filled and nothing is to be confirmed"`
+
+	Dedicated []Dedicated `json:"dedicated,omitempty" doc:"tenants that have an index of their own"`
+}
+
+// Dedicated is an index of one tenant.
+type Dedicated struct {
+	Tenant string `json:"tenant"`
+	Shards int    `json:"shards"`
 }
 
 // Migration tells of an index that is filled, or that was switched to.
@@ -26,6 +34,7 @@ type Migration struct {
 	Rebuild         bool     `json:"rebuild" doc:"it ends by itself"`
 	From            string   `json:"from" doc:"model"`
 	To              string   `json:"to" doc:"model"`
+	Tenant          string   `json:"tenant,omitempty" doc:"whose chunks alone are moved to an index of their own, or back"`
 	Checking        bool     `json:"checking" doc:"all is in, and is compared with the store"`
 	Ranges          int      `json:"ranges" doc:"that are in"`
 	TotalRanges     int      `json:"total_ranges"`
@@ -67,6 +76,9 @@ func (s *Set) Status(ctx context.Context) (*Status, error) {
 	if err := v.Live.embedErr; err != nil {
 		out.Embedder = sheaf.AsFailure(err, "").Message
 	}
+	for _, d := range st.Live.Dedicated {
+		out.Dedicated = append(out.Dedicated, Dedicated{d.Tenant, d.Shards})
+	}
 	if st.Beside == nil && st.Lost == "" {
 		return out, nil
 	}
@@ -77,6 +89,7 @@ func (s *Set) Status(ctx context.Context) (*Status, error) {
 		Unreadable: f.Failed, Examples: f.Examples, Error: f.Error, Gate: st.Gate,
 	}
 	if st.Beside != nil {
+		m.Tenant = st.Beside.Tenant
 		if m.To = st.Beside.Model.ID; st.Phase == Switched {
 			m.From, m.To = m.To, m.From
 		}
@@ -95,12 +108,12 @@ func (s *Set) price(tokens int64) float64 { return float64(tokens) / 1e6 * s.cfg
 
 // Estimate measures what a migration to the configured model would take.
 func (s *Set) Estimate(ctx context.Context) (*Estimate, error) {
-	totals, err := s.cfg.Store.LiveTotals(ctx)
+	totals, err := s.cfg.Store.LiveTotals(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	out := &Estimate{To: s.cfg.Configured.Model.ID, Ranges: totals.Results, Chunks: totals.Chunks, Tokens: totals.Tokens, Price: s.price(totals.Tokens), Currency: s.cfg.Currency}
-	some, err := s.cfg.Store.LiveResults(ctx, "", 8)
+	some, err := s.cfg.Store.LiveResults(ctx, "", "", 8)
 	if err != nil {
 		return nil, err
 	}

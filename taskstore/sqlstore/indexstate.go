@@ -74,10 +74,19 @@ const runCursor = "run/"
 // liveRuns are the results of runs that search may show.
 const liveRuns = ` FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id > ? AND r.chunk_count>0` + visibleRun
 
-// LiveResults returns the next results that search may show, with what their
-// entries in an index need, in the order of their cursors.
-func (s *inventory) LiveResults(ctx context.Context, after string, limit int) ([]taskstore.LiveResult, error) {
-	return s.liveResults(ctx, "", nil, after, limit)
+// LiveResults returns the next results of a tenant, "" for all tenants, that search
+// may show, with what their entries in an index need, in the order of their cursors.
+func (s *inventory) LiveResults(ctx context.Context, tenantID, after string, limit int) ([]taskstore.LiveResult, error) {
+	where, args := ofTenant(tenantID)
+	return s.liveResults(ctx, where, args, after, limit)
+}
+
+// ofTenant is the condition on documents of a tenant, "" for all.
+func ofTenant(tenantID string) (where string, args []any) {
+	if tenantID == "" {
+		return "", nil
+	}
+	return " AND d.tenant_id=?", []any{tenantID}
 }
 
 // DatasetResults is LiveResults of one dataset.
@@ -182,20 +191,28 @@ func (s *inventory) liveRuns(ctx context.Context, where string, args []any, afte
 	return out, err
 }
 
+// TenantsWith lists the tenants whose live documents have so many chunks at least,
+// the largest first.
+func (s *inventory) TenantsWith(ctx context.Context, chunks int64, limit int) ([]taskstore.TenantChunks, error) {
+	return all[taskstore.TenantChunks](s.read(ctx), `SELECT tenant_id, SUM(chunk_count) AS chunks FROM documents WHERE deleted_at=0 AND live_gen>0
+		GROUP BY tenant_id HAVING SUM(chunk_count)>=? ORDER BY 2 DESC, tenant_id LIMIT ?`, chunks, limit)
+}
+
 // LiveTotals adds up what LiveResults returns.
-func (s *inventory) LiveTotals(ctx context.Context) (taskstore.LiveTotals, error) {
-	row, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(t.chunk_count), 0) AS chunks, COALESCE(SUM(t.token_count), 0) AS tokens`+liveResults)
+func (s *inventory) LiveTotals(ctx context.Context, tenantID string) (taskstore.LiveTotals, error) {
+	where, args := ofTenant(tenantID)
+	row, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(t.chunk_count), 0) AS chunks, COALESCE(SUM(t.token_count), 0) AS tokens`+liveResults+where, args...)
 	if row == nil {
 		return taskstore.LiveTotals{}, err
 	}
-	edits, err := first[struct{ N int }](s.read(ctx), `SELECT COUNT(*) AS n`+liveEdits, "")
+	edits, err := first[struct{ N int }](s.read(ctx), `SELECT COUNT(*) AS n`+liveEdits+where, append([]any{""}, args...)...)
 	if edits != nil {
 		row.Results, row.Chunks = row.Results+edits.N, row.Chunks+int64(edits.N)
 	}
 	if err != nil {
 		return *row, err
 	}
-	runs, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(r.chunk_count), 0) AS chunks, COALESCE(SUM(r.token_count), 0) AS tokens`+liveRuns, "")
+	runs, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(r.chunk_count), 0) AS chunks, COALESCE(SUM(r.token_count), 0) AS tokens`+liveRuns+where, append([]any{""}, args...)...)
 	if runs != nil {
 		row.Results, row.Chunks, row.Tokens = row.Results+runs.Results, row.Chunks+runs.Chunks, row.Tokens+runs.Tokens
 	}

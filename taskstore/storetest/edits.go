@@ -70,7 +70,7 @@ func testEdits(t *testing.T, b *bench) {
 	listed := func() (n int) {
 		t.Helper()
 		for after := ""; ; {
-			some, err := b.LiveResults(b.ctx, after, 1)
+			some, err := b.LiveResults(b.ctx, "", after, 1)
 			b.ok(err)
 			if len(some) == 0 {
 				return n

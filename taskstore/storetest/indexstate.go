@@ -55,7 +55,7 @@ func indexStateIsFenced(f *Fixture) {
 	list := func() (out []string) {
 		after := ""
 		for {
-			some, err := f.Store.LiveResults(ctx, after, 2)
+			some, err := f.Store.LiveResults(ctx, "", after, 2)
 			f.OK(err)
 			for _, r := range some {
 				if r.TenantID != "t" || r.DatasetID != "ds-t" || r.Name != "a.pdf" || r.MediaType != "application/pdf" || r.Chunks != 3 || r.RangeID == "" || r.ArtifactKey == "" {
@@ -71,7 +71,7 @@ func indexStateIsFenced(f *Fixture) {
 	if got := list(); len(got) != 6 {
 		f.T.Fatalf("live results of %v, want two of each of %v", got, docs)
 	}
-	if n, err := f.Store.LiveTotals(ctx); err != nil || n.Results != 6 || n.Chunks != 18 || n.Tokens != 180 {
+	if n, err := f.Store.LiveTotals(ctx, ""); err != nil || n.Results != 6 || n.Chunks != 18 || n.Tokens != 180 {
 		f.T.Fatalf("live results add up to %+v, %v", n, err)
 	}
 	stamp := func() string {
@@ -109,6 +109,22 @@ func indexStateIsFenced(f *Fixture) {
 		}
 		if got != of.want {
 			f.T.Fatalf("%d live results of tenant %s and dataset %s, want %d", got, of.tenant, of.dataset, of.want)
+		}
+	}
+
+	other := f.Document("u")
+	f.Done(f.Plan(other, Parse(1)...)[0].ID)
+	f.Publish(other.ID, sheaf.DocSucceeded)
+	if some, err := f.Store.LiveResults(ctx, "u", "", 10); err != nil || len(some) != 1 || some[0].DocumentID != other.ID || some[0].TenantID != "u" {
+		f.T.Fatalf("live results of one tenant are %+v, %v", some, err)
+	}
+	if n, err := f.Store.LiveTotals(ctx, "u"); err != nil || n.Results != 1 || n.Chunks != 3 {
+		f.T.Fatalf("live results of one tenant add up to %+v, %v", n, err)
+	}
+	for least, want := range map[int64]int{1: 2, 7: 1, 19: 0} {
+		large, err := f.Store.TenantsWith(ctx, least, 10)
+		if err != nil || len(large) != want || want > 0 && (large[0].TenantID != "t" || large[0].Chunks != 18) {
+			f.T.Fatalf("tenants with %d chunks: %+v, %v", least, large, err)
 		}
 	}
 }

@@ -240,7 +240,7 @@ func testRunResults(t *testing.T, b *bench) {
 	listed := func() (out []string) {
 		t.Helper()
 		for after := ""; ; {
-			some, err := b.LiveResults(b.ctx, after, 1)
+			some, err := b.LiveResults(b.ctx, "", after, 1)
 			b.ok(err)
 			if len(some) == 0 {
 				return out
@@ -268,7 +268,7 @@ func testRunResults(t *testing.T, b *bench) {
 	if v, err := b.Visible(b.ctx, "nobody", []string{sheaf.RunRangePrefix + "a"}); err != nil || len(v) > 0 {
 		t.Fatalf("another tenant sees %v, %v", v, err)
 	}
-	totals, err := b.LiveTotals(b.ctx)
+	totals, err := b.LiveTotals(b.ctx, "")
 	b.ok(err)
 	found := map[string]bool{}
 	all, err := b.ResultsOf(b.ctx, []string{one, two})

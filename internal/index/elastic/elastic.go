@@ -1,7 +1,8 @@
 // Package elastic is the index of a fleet: Elasticsearch 8. There is one index
 // per embedding model (the width of vectors is fixed in the mapping), reached
 // through an alias, so that a rebuilt index can take its place in one step.
-// All tenants share it; every request is routed by tenant and filtered by it.
+// All tenants share it; every request is routed by tenant and filtered by it. A
+// tenant that outgrows a shard has an index of its own, routed by document.
 package elastic
 
 import (
@@ -52,7 +53,10 @@ type Config struct {
 	Suffix   string // of the alias, for one of several indexes of a model
 	Existing bool   // do not make the index where it is missing
 	Shards   int    // of a new index, default 1; about one for each 10 million chunks
-	Replicas int    // of a new index, default 0; one at least where a node may fail
+	// ByDocument spreads the documents of a tenant over all shards, each of which
+	// then answers every search: for an index of one tenant.
+	ByDocument bool
+	Replicas   int // of a new index, default 0; one at least where a node may fail
 
 	// RefreshEvery is how often what was written becomes visible while there is
 	// much to write; default 1 s. Negative: with each call of Refresh.

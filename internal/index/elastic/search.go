@@ -54,6 +54,15 @@ type answerHits struct {
 	} `json:"hits"`
 }
 
+// searchHeader says where a search of several goes.
+func (x *Index) searchHeader(tenantID string) map[string]any {
+	if x.config.ByDocument {
+		// Each shard would weigh words by what it holds itself.
+		return map[string]any{"index": x.alias, "search_type": "dfs_query_then_fetch"}
+	}
+	return map[string]any{"index": x.alias, "routing": tenantID}
+}
+
 // filters are the conditions of a query, the tenant's first: routing chooses a
 // shard, it does not separate tenants.
 func filters(q *index.Query) []any {
@@ -209,11 +218,11 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	encoder := json.NewEncoder(&body)
 	add := func(side *[]index.Hit, search map[string]any) error {
 		sides = append(sides, side)
-		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(common(search)))
+		return errors.Join(encoder.Encode(x.searchHeader(q.TenantID)), encoder.Encode(common(search)))
 	}
 	count := func(w index.Words) error {
 		sides = append(sides, nil)
-		return errors.Join(encoder.Encode(map[string]any{"index": x.alias, "routing": q.TenantID}), encoder.Encode(countQuery(w)))
+		return errors.Join(encoder.Encode(x.searchHeader(q.TenantID)), encoder.Encode(countQuery(w)))
 	}
 	if len(words.Groups) > 0 {
 		query := wordQuery(words, conditions, q.Similar)
@@ -326,7 +335,7 @@ func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, ra
 		ID string `json:"id"`
 	}
 	err := x.retry(ctx, func() error {
-		return x.do(ctx, esapi.OpenPointInTimeRequest{Index: []string{x.alias}, KeepAlive: keepAlive, Routing: tenantID}, &point)
+		return x.do(ctx, esapi.OpenPointInTimeRequest{Index: []string{x.alias}, KeepAlive: keepAlive, Routing: x.routing(tenantID, "")}, &point)
 	})
 	if err != nil {
 		return err

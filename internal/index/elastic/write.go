@@ -53,6 +53,23 @@ func termsOf(e *index.Entry) termSource {
 	return termSource{format, a[index.FieldText], a[index.FieldHeadings], a[index.FieldName]}
 }
 
+// routing chooses the shard of a document.
+func (x *Index) routing(tenantID, documentID string) string {
+	if x.config.ByDocument {
+		return documentID
+	}
+	return tenantID
+}
+
+// shardsOf are the routings of a request about a tenant, and about one of its
+// documents where that is not ""; nil for all shards.
+func (x *Index) shardsOf(tenantID, documentID string) []string {
+	if r := x.routing(tenantID, documentID); r != "" {
+		return []string{r}
+	}
+	return nil
+}
+
 // line is an entry of a bulk request.
 type line struct {
 	id   string
@@ -85,7 +102,7 @@ func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 		return err
 	}
 	for i := range entries {
-		l, err := encode(&entries[i])
+		l, err := encode(&entries[i], x.routing(entries[i].TenantID, entries[i].Chunk.DocumentID))
 		if err != nil {
 			return err
 		}
@@ -100,7 +117,7 @@ func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 	return send()
 }
 
-func encode(e *index.Entry) (line, error) {
+func encode(e *index.Entry, routing string) (line, error) {
 	c := e.Chunk
 	refuse := func(err error) (line, error) {
 		return line{}, fmt.Errorf("%w: chunk %s cannot be stored: %w", sheaf.ErrInvalid, e.Chunk.ID, err)
@@ -113,7 +130,7 @@ func encode(e *index.Entry) (line, error) {
 	c.Text = ""
 	s.Metadata, s.Columns = searchable(c.Metadata), searchableColumns(c.Columns)
 	var b bytes.Buffer
-	action := map[string]any{"create": map[string]any{"_id": c.ID, "routing": e.TenantID}}
+	action := map[string]any{"create": map[string]any{"_id": c.ID, "routing": routing}}
 	// What is marshaled beforehand would be read through once more by the
 	// encoder, which for a vector takes longer than all else of an entry.
 	encoder := json.NewEncoder(&b)
@@ -366,7 +383,7 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 			"aggs":  map[string]any{"ranges": map[string]any{"terms": map[string]any{"field": "range", "size": len(part)}}},
 		}
 		err := x.retry(ctx, func() error {
-			request := esapi.SearchRequest{Index: []string{x.alias}, Routing: []string{tenantID}, Body: encoded(body)}
+			request := esapi.SearchRequest{Index: []string{x.alias}, Routing: x.shardsOf(tenantID, ""), Body: encoded(body)}
 			if err := x.do(ctx, request, &answer); err != nil {
 				return err
 			}
@@ -409,7 +426,7 @@ func (x *Index) CountDocument(ctx context.Context, tenantID, documentID string) 
 		body["aggs"] = map[string]any{"vectors": map[string]any{"filter": map[string]any{"exists": map[string]any{"field": "vector"}}}}
 	}
 	err = x.retry(ctx, func() error {
-		request := esapi.SearchRequest{Index: []string{x.alias}, Routing: []string{tenantID}, Body: encoded(body)}
+		request := esapi.SearchRequest{Index: []string{x.alias}, Routing: x.shardsOf(tenantID, documentID), Body: encoded(body)}
 		if err := x.do(ctx, request, &answer); err != nil {
 			return err
 		}
@@ -421,7 +438,7 @@ func (x *Index) CountDocument(ctx context.Context, tenantID, documentID string) 
 // DeleteRanges removes the entries of the tenant's ranges.
 func (x *Index) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
 	for part := range slices.Chunk(rangeIDs, 1000) {
-		if err := x.delete(ctx, tenantID, terms("range", part)); err != nil {
+		if err := x.delete(ctx, x.shardsOf(tenantID, ""), term("tenant", tenantID), terms("range", part)); err != nil {
 			return err
 		}
 	}
@@ -430,7 +447,12 @@ func (x *Index) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []st
 
 // DeleteDocument removes all entries of a document, of every generation.
 func (x *Index) DeleteDocument(ctx context.Context, tenantID, documentID string) error {
-	return x.delete(ctx, tenantID, term("document", documentID))
+	return x.delete(ctx, x.shardsOf(tenantID, documentID), term("tenant", tenantID), term("document", documentID))
+}
+
+// DeleteTenant removes all that a tenant has.
+func (x *Index) DeleteTenant(ctx context.Context, tenantID string) error {
+	return x.delete(ctx, x.shardsOf(tenantID, ""), term("tenant", tenantID))
 }
 
 const (
@@ -440,11 +462,11 @@ const (
 
 // delete removes in rounds. Each starts with a refresh: a deletion by query
 // sees refreshed entries only. The last round finds nothing.
-func (x *Index) delete(ctx context.Context, tenantID string, which any) error {
+func (x *Index) delete(ctx context.Context, routing []string, which ...any) error {
 	if err := x.ensure(ctx); err != nil {
 		return err
 	}
-	body := map[string]any{"query": filtered(term("tenant", tenantID), which), "max_docs": deleteBatch}
+	body := map[string]any{"query": filtered(which...), "max_docs": deleteBatch}
 	stuck := 0
 	for range deleteRounds {
 		if err := x.refreshNow(ctx); err != nil {
@@ -458,7 +480,7 @@ func (x *Index) delete(ctx context.Context, tenantID string, which any) error {
 		}
 		if err := x.retry(ctx, func() error {
 			return x.do(ctx, esapi.DeleteByQueryRequest{
-				Index: []string{x.alias}, Routing: []string{tenantID}, Body: encoded(body),
+				Index: []string{x.alias}, Routing: routing, Body: encoded(body),
 				Conflicts: "proceed", Refresh: esapi.BoolPtr(true),
 			}, &answer)
 		}); err != nil {
