@@ -123,7 +123,7 @@ func indexStateIsFenced(f *Fixture) {
 	}
 	for least, want := range map[int64]int{1: 2, 7: 1, 19: 0} {
 		large, err := f.Store.TenantsWith(ctx, least, 10)
-		if err != nil || len(large) != want || want > 0 && (large[0].TenantID != "t" || large[0].Chunks != 18) {
+		if err != nil || len(large) != want || want > 0 && (large[0].TenantID != "t" || large[0].Chunks != 12) {
 			f.T.Fatalf("tenants with %d chunks: %+v, %v", least, large, err)
 		}
 	}
