@@ -188,7 +188,7 @@ type Index struct {
 	APIKey        Secret   `toml:"api_key" secret:"true" doc:"API key for Elasticsearch; takes precedence over user name and password"`
 	CAFile        string   `toml:"ca_file" doc:"PEM file with the certificate authorities of the servers"`
 	Shards        int      `toml:"shards" doc:"shards of a new index; about one per 10 million chunks"`
-	DedicatedFrom int64    `toml:"dedicated_from" doc:"chunks from which a tenant gets an index of its own, with a shard for each half of them; 0: only on request"`
+	DedicatedFrom int64    `toml:"dedicated_from" doc:"number of chunks from which a tenant gets its own index, with twice the shards it needs; 0: only on request"`
 	Replicas      int      `toml:"replicas" doc:"replicas of a new index; at least one if a node may fail"`
 }
 

@@ -23,8 +23,8 @@ type Status struct {
 
 // Dedicated is an index of one tenant.
 type Dedicated struct {
-	Tenant string `json:"tenant"`
-	Shards int    `json:"shards"`
+	Tenant string `json:"tenant" doc:"id of the tenant"`
+	Shards int    `json:"shards" doc:"of the index"`
 }
 
 // Migration tells of an index that is filled, or that was switched to.
