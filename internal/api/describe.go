@@ -82,7 +82,7 @@ var properties = []property{
 	{"Key CreatedKey ChangedKey", "name", "what the key is used for", "", false},
 	{"LedgerCounts", "skipped", "units that were left out", "", false},
 	{"LedgerRun", "status", "", "ok,ocr,blank,skipped,failed", false},
-	{"MigrateInBody", "action", "start fills a new index; switch lets searches use it, rollback takes that back and confirm drops the old one", "", false},
+	{"MigrateInBody", "action", "start fills a new index; switch lets searches use it, rollback takes that back and confirm drops the old one; dedicate gives a tenant its own index and share takes it back", "", false},
 	{"Node", "from", "ids of the nodes whose output it takes", "", false},
 	{"Node", "id", "unique within the flow", "", false},
 	{"Node", "kind", "what it does, such as parse or chunk", "", false},

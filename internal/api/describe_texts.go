@@ -422,7 +422,6 @@ var bodyExamples = map[string]any{
 	"create-flow":            object{"toml": exampleFlow},
 	"validate-flow":          object{"toml": exampleFlow},
 	"change-index-migration": object{"action": "start"},
-	"dedicate-index":         object{"shards": 4},
 	"retry-job":              object{"scope": "failed", "dry_run": true},
 	"verify-receipt":         object{"receipt": `{"format": "sheaf-receipt/1", "id": "` + pathExamples["receipt"] + `", "signature": null}`},
 }

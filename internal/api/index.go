@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
-	"net/http"
+	"fmt"
 
+	"sheaf"
 	"sheaf/internal/indexset"
 )
 
@@ -11,7 +13,7 @@ import (
 type Indexes interface {
 	Status(ctx context.Context) (*indexset.Status, error)
 	Act(ctx context.Context, a indexset.Action, force, dryRun bool) (*indexset.Status, *indexset.Estimate, error)
-	Move(ctx context.Context, a indexset.Action, tenantID string, shards int) (*indexset.Status, error)
+	Move(ctx context.Context, a indexset.Action, tenantID string, shards int, dryRun bool) (*indexset.Status, error)
 }
 
 // IndexAnswer is the index after an action, or as it is where that was a dry run.
@@ -36,6 +38,9 @@ func (s *Server) indexStatus(ctx context.Context) (*indexset.Status, error) {
 	return st, nil
 }
 
+// defaultShards of an index of one tenant, which has outgrown one.
+const defaultShards = 2
+
 // indexRoutes are for the operator.
 func (s *Server) indexRoutes() {
 	if s.cfg.Indexes == nil {
@@ -55,35 +60,28 @@ func (s *Server) indexRoutes() {
 	type migrateIn struct {
 		DryRunParam
 		Body struct {
-			Action indexset.Action `json:"action" enum:"start,pause,resume,switch,rollback,confirm,cancel"`
+			Action indexset.Action `json:"action" enum:"start,pause,resume,switch,rollback,confirm,cancel,dedicate,share"`
 			Force  bool            `json:"force,omitempty" doc:"switch although the gate has not passed"`
+			Tenant string          `json:"tenant,omitempty" doc:"of dedicate and share"`
+			Shards int             `json:"shards,omitempty" minimum:"0" maximum:"256" doc:"of dedicate: about one for each 10 million chunks that the tenant will have; 2 by default"`
 		}
 	}
 	migrate := needs(post("/v1/index/migration", "Fill an index of the configured model, and switch to it"), scopeAdmin)
-	migrate.Description = "start fills an index of the configured embedding model beside the one that is searched, from the stored results: nothing is parsed. switch searches it, once nothing is missing and the gate has passed; rollback searches the former one again; confirm deletes that. cancel deletes the new one before the switch."
+	migrate.Description = "start fills an index of the configured embedding model beside the one that is searched, from the stored results: nothing is parsed. switch searches it, once nothing is missing and the gate has passed; rollback searches the former one again; confirm deletes that. cancel deletes the new one before the switch. dedicate moves a tenant that outgrows a shard of Elasticsearch to an index of its own while search goes on, and share moves it back; the status says how far that is, and cancel stops it."
 	handle(s, migrate, func(ctx context.Context, in *migrateIn) (*output[IndexAnswer], error) {
-		return act(ctx, in.Body.Action, in.Body.Force, in.DryRun)
-	})
-	type dedicateIn struct {
-		Tenant string `path:"tenant" doc:"id of the tenant"`
-		Body   struct {
-			Shards int `json:"shards,omitempty" minimum:"1" maximum:"256" default:"2" doc:"about one for each 10 million chunks that it will have"`
+		b := &in.Body
+		switch b.Action {
+		case indexset.Dedicate, indexset.Share:
+			st, err := s.cfg.Indexes.Move(ctx, b.Action, b.Tenant, cmp.Or(b.Shards, defaultShards), in.DryRun)
+			if err != nil {
+				return nil, err
+			}
+			return &output[IndexAnswer]{IndexAnswer{Status: *st}}, nil
 		}
-	}
-	dedicate := needs(change(http.MethodPut, "/v1/index/dedicated/{tenant}", "Move a tenant to an index of its own"), scopeAdmin)
-	dedicate.Description = "For a tenant that outgrows a shard of the index that all share. Its chunks are filled into the new index from the stored results while search goes on, then deleted from the shared one. GET /v1/index says how far that is; the action cancel of a migration stops it. The embedded index has none of these."
-	handle(s, dedicate, func(ctx context.Context, in *dedicateIn) (*output[*indexset.Status], error) {
-		st, err := s.cfg.Indexes.Move(ctx, indexset.Dedicate, in.Tenant, in.Body.Shards)
-		return &output[*indexset.Status]{st}, err
-	})
-	type shareIn struct {
-		Tenant string `path:"tenant" doc:"id of the tenant"`
-	}
-	share := needs(change(http.MethodDelete, "/v1/index/dedicated/{tenant}", "Move a tenant back to the shared index"), scopeAdmin)
-	share.Description = "Its chunks are filled into the shared index from the stored results while search goes on; then its own index is deleted."
-	handle(s, share, func(ctx context.Context, in *shareIn) (*output[*indexset.Status], error) {
-		st, err := s.cfg.Indexes.Move(ctx, indexset.Share, in.Tenant, 0)
-		return &output[*indexset.Status]{st}, err
+		if b.Tenant != "" || b.Shards != 0 {
+			return nil, fmt.Errorf("%w: tenant and shards belong to the actions dedicate and share", sheaf.ErrInvalid)
+		}
+		return act(ctx, b.Action, b.Force, in.DryRun)
 	})
 	type rebuildIn struct{ DryRunParam }
 	rebuild := needs(post("/v1/index/rebuild", "Make the search index anew"), scopeAdmin)

@@ -323,6 +323,7 @@ func TestMistakesAreAnsweredWithTheRightName(t *testing.T) {
 		{"POST", ds + `/documents?name=a.txt&parser_config={"flow":"standrad"}`, "text", nil, 400, "invalid", "standrad"},
 		{"POST", "/v1/index/migration", `{"acton": "start"}`, j, 400, "invalid", "did you mean action?"},
 		{"POST", "/v1/index/migration", `{"action": "strat"}`, j, 400, "invalid", "did you mean start?"},
+		{"POST", "/v1/index/migration", `{"action": "start", "tenant": "acme"}`, j, 400, "invalid", "belong to the actions dedicate and share"},
 		{"POST", "/v1/index/rebuild?dryrun=true", "", nil, 400, "invalid", "did you mean dry_run?"},
 		{"POST", "/v1/doctor", `{"repare": true}`, j, 400, "invalid", "did you mean repair?"},
 	} {

@@ -32,8 +32,6 @@ var operationIDs = map[string]string{
 	"GET /v1/flows/{flow}/diff":                              "compare-flow-versions",
 	"GET /v1/flows/{flow}/versions":                          "list-flow-versions",
 	"POST /v1/flows:validate":                                "validate-flow",
-	"PUT /v1/index/dedicated/{tenant}":                       "dedicate-index",
-	"DELETE /v1/index/dedicated/{tenant}":                    "share-index",
 	"POST /v1/index/migration":                               "change-index-migration",
 	"POST /v1/index/rebuild":                                 "rebuild-index",
 	"GET /v1/jobs/{job}/diagnostics":                         "get-job-diagnostics",

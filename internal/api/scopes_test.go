@@ -79,7 +79,7 @@ func TestEveryRouteDeclaresItsScope(t *testing.T) {
 	s := newTestServer(t, nil)
 	admin := []string{
 		"POST /v1/doctor", "GET /v1/admin/dead-letters", "POST /v1/admin/dead-letters:purge", "POST /v1/admin/dead-letters:retry", "POST /v1/admin/cleanup",
-		"POST /v1/index/migration", "POST /v1/index/rebuild", "PUT /v1/index/dedicated/{tenant}", "DELETE /v1/index/dedicated/{tenant}",
+		"POST /v1/index/migration", "POST /v1/index/rebuild",
 		"GET /v1/admin/tenants/{tenant}/tasks/{task}", "GET /v1/admin/queues", "GET /v1/admin/tenants", "POST /v1/admin/tenants", "GET /v1/admin/tenants/{tenant}", "PATCH /v1/admin/tenants/{tenant}",
 		"GET /v1/admin/tenants/{tenant}/keys", "POST /v1/admin/tenants/{tenant}/keys", "PATCH /v1/admin/tenants/{tenant}/keys/{key}", "DELETE /v1/admin/tenants/{tenant}/keys/{key}",
 	}

@@ -48,7 +48,7 @@ type untouched struct{ t *testing.T }
 
 func (untouched) Status(context.Context) (*indexset.Status, error) { return &indexset.Status{}, nil }
 
-func (u untouched) Move(_ context.Context, _ indexset.Action, _ string, _ int) (*indexset.Status, error) {
+func (u untouched) Move(_ context.Context, _ indexset.Action, _ string, _ int, _ bool) (*indexset.Status, error) {
 	u.t.Error("a refused request reached the index")
 	return &indexset.Status{}, nil
 }

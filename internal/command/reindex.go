@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -42,38 +41,49 @@ func (g *global) indexCommand() *cobra.Command {
 }
 
 func (g *global) dedicateIndexCommand() *cobra.Command {
-	shards := 2
+	shards, dryRun := 2, false
 	cmd := &cobra.Command{
 		Use: "dedicate TENANT", Example: "  sheaf index dedicate acme --shards 4", Short: "Move a tenant to an index of its own", Args: needs(1, 1, "a tenant"),
 		Long: `For a tenant that outgrows a shard of the index that all share. Its chunks are filled into the new index from the
 stored artifacts while search goes on. sheaf index status says how far that is, sheaf index migrate cancel stops it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.moveTenant(cmd.Context(), http.MethodPut, args[0], map[string]any{"shards": shards})
+			return g.moveTenant(cmd.Context(), map[string]any{"action": indexset.Dedicate, "tenant": args[0], "shards": shards}, dryRun)
 		},
 	}
 	cmd.Flags().IntVar(&shards, "shards", shards, "shards of the index; about one per 10 million chunks")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing; say whether it could be done")
 	return cmd
 }
 
 func (g *global) shareIndexCommand() *cobra.Command {
-	return &cobra.Command{
+	dryRun := false
+	cmd := &cobra.Command{
 		Use: "share TENANT", Example: "  sheaf index share acme", Short: "Move a tenant back to the shared index", Args: needs(1, 1, "a tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.moveTenant(cmd.Context(), http.MethodDelete, args[0], nil)
+			return g.moveTenant(cmd.Context(), map[string]any{"action": indexset.Share, "tenant": args[0]}, dryRun)
 		},
 	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing; say whether it could be done")
+	return cmd
 }
 
-func (g *global) moveTenant(ctx context.Context, method, tenant string, body any) error {
+func (g *global) moveTenant(ctx context.Context, ask map[string]any, dryRun bool) error {
 	c, err := g.client()
 	if err != nil {
 		return err
 	}
-	var st indexset.Status
-	if err := c.call(ctx, method, "/v1/index/dedicated/"+url.PathEscape(tenant), body, &st); err != nil {
+	var out api.IndexAnswer
+	if err := c.call(ctx, http.MethodPost, migrationPath(dryRun), ask, &out); err != nil {
 		return err
 	}
-	return g.printIndex(&st, nil)
+	return g.printIndex(&out.Status, nil)
+}
+
+func migrationPath(dryRun bool) string {
+	if dryRun {
+		return "/v1/index/migration?dry_run=true"
+	}
+	return "/v1/index/migration"
 }
 
 // rebuildIndex has the server that runs make the index anew, or does it here.
@@ -178,11 +188,7 @@ rollback searches the former one again; confirm deletes that. cancel deletes the
 			if verb == "status" {
 				err = c.call(cmd.Context(), http.MethodGet, "/v1/index", nil, &out.Status)
 			} else {
-				path := "/v1/index/migration"
-				if dryRun {
-					path += "?dry_run=true"
-				}
-				err = c.call(cmd.Context(), http.MethodPost, path, map[string]any{"action": verb, "force": force}, &out)
+				err = c.call(cmd.Context(), http.MethodPost, migrationPath(dryRun), map[string]any{"action": verb, "force": force}, &out)
 			}
 			if err != nil {
 				return err

@@ -122,8 +122,9 @@ func (st *State) moved(now time.Time) {
 }
 
 // Move has a tenant's chunks moved to an index of its own, with so many shards, or
-// back to the one that is shared: a of Dedicate or Share. Search goes on.
-func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int) (*Status, error) {
+// back to the one that is shared: a of Dedicate or Share. Search goes on. With dryRun
+// it only says whether that could be done.
+func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int, dryRun bool) (*Status, error) {
 	v, err := s.Fresh(ctx)
 	if err != nil {
 		return nil, err
@@ -132,7 +133,13 @@ func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int) (
 	if _, ok := shared.(Divisible); !ok && shared != nil {
 		return nil, conflict("index_indivisible", "The embedded index is one file for all tenants; an index for each is for Elasticsearch (index.driver).")
 	}
-	if err := s.change(ctx, func(st *State) error { return st.move(a, tenantID, shards, time.Now()) }); err != nil {
+	if dryRun {
+		st := v.State
+		err = st.move(a, tenantID, shards, time.Now())
+	} else {
+		err = s.change(ctx, func(st *State) error { return st.move(a, tenantID, shards, time.Now()) })
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s.Status(ctx)

@@ -37,7 +37,7 @@ func (w *world) held(tenant string) map[string]int {
 
 func (w *world) move(s *indexset.Set, a indexset.Action, tenant string, shards int) {
 	w.t.Helper()
-	if _, err := s.Move(w.t.Context(), a, tenant, shards); err != nil {
+	if _, err := s.Move(w.t.Context(), a, tenant, shards, false); err != nil {
 		w.t.Fatalf("%s: %v", a, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestTenantMovesToAnIndexOfItsOwnAndBack(t *testing.T) {
 	if m := st.Migration; m == nil || m.Tenant != "t" || m.TotalRanges != 0 || len(st.Dedicated) != 0 {
 		t.Fatalf("a move begins as %+v", st)
 	}
-	if _, err := s.Move(ctx, indexset.Dedicate, "u", 1); !errors.Is(err, sheaf.ErrConflict) {
+	if _, err := s.Move(ctx, indexset.Dedicate, "u", 1, false); !errors.Is(err, sheaf.ErrConflict) {
 		t.Fatalf("a second move at once: %v", err)
 	}
 	if _, _, err := s.Act(ctx, indexset.Rebuild, false, false); !errors.Is(err, sheaf.ErrConflict) {
@@ -249,19 +249,19 @@ func TestMovesThatCannotBe(t *testing.T) {
 		{indexset.Dedicate, "t", 0, sheaf.ErrInvalid, ""},
 		{indexset.Dedicate, "t", 257, sheaf.ErrInvalid, ""},
 	} {
-		_, err := s.Move(t.Context(), c.a, c.tenant, c.shards)
+		_, err := s.Move(t.Context(), c.a, c.tenant, c.shards, false)
 		if f, _ := errors.AsType[*sheaf.Failure](err); !errors.Is(err, c.want) || c.code != "" && (f == nil || f.Code != c.code) {
 			t.Errorf("%s %q with %d shards: %v", c.a, c.tenant, c.shards, err)
 		}
 	}
 	w.move(s, indexset.Dedicate, "t", 1)
 	w.step(s, settled(s))
-	if _, err := s.Move(t.Context(), indexset.Dedicate, "t", 2); !errors.Is(err, sheaf.ErrConflict) {
+	if _, err := s.Move(t.Context(), indexset.Dedicate, "t", 2, false); !errors.Is(err, sheaf.ErrConflict) {
 		t.Errorf("it has its own: %v", err)
 	}
 
 	one := newWorld(t, "embedded")
-	_, err := one.open(static.Default()).Move(t.Context(), indexset.Dedicate, "t", 1)
+	_, err := one.open(static.Default()).Move(t.Context(), indexset.Dedicate, "t", 1, false)
 	if f, _ := errors.AsType[*sheaf.Failure](err); f == nil || f.Code != "index_indivisible" {
 		t.Errorf("the embedded index: %v", err)
 	}
@@ -279,7 +279,7 @@ func TestEntriesLeaveOnceNobodySearchesThem(t *testing.T) {
 	if _, err := s.Step(t.Context()); err != nil || len(w.held("t")) != 2 || len(s.View().State.Leaving) != 1 {
 		t.Fatalf("within the grace the tenant lies in %v, %v", w.held("t"), err)
 	}
-	if _, err := s.Move(t.Context(), indexset.Share, "t", 0); !errors.Is(err, sheaf.ErrConflict) {
+	if _, err := s.Move(t.Context(), indexset.Share, "t", 0, false); !errors.Is(err, sheaf.ErrConflict) {
 		t.Fatalf("back before it has left: %v", err)
 	}
 }
