@@ -31,8 +31,8 @@ export function pacer(burst = 20) {
   };
 }
 
-/** How long what comes in a stream is gathered before it is handed on, in milliseconds: a little, and where much comes. */
-const beats = { few: 200, many: 1000 };
+/** How long what comes in a stream is gathered before it is handed on, in milliseconds: a little, where much comes, and where each status draws much anew. */
+export const beats = { few: 200, many: 1000, heavy: 1500 };
 
 /** Frames in one beat from which on it is much. */
 const manyFrames = 10;
@@ -43,9 +43,10 @@ const manyFrames = 10;
  * @template T
  * @param {(batch: T[]) => void} to
  * @param {AbortSignal} signal
+ * @param {number} [least] the shortest beat, in milliseconds
  * @returns {{add: (item: T) => void, flush: () => void}}
  */
-export function gather(to, signal) {
+export function gather(to, signal, least = beats.few) {
   /** @type {T[]} */
   let waiting = [];
   let timer = 0;
@@ -55,7 +56,7 @@ export function gather(to, signal) {
     const batch = waiting;
     waiting = [];
     if (!batch.length || signal.aborted) return;
-    timer = setTimeout(flush, batch.length < manyFrames ? beats.few : beats.many);
+    timer = setTimeout(flush, batch.length < manyFrames ? least : Math.max(least, beats.many));
     to(batch);
   };
   signal.addEventListener("abort", () => clearTimeout(timer));
@@ -88,9 +89,9 @@ export function showLine(state) {
  * @param {{status?: (s: any) => void, event?: (e: SheafEvent) => void, end?: (s: any) => void, poll?: () => void}} on
  *   status: the resource as it is; end: nothing more will come; poll: look for yourself, the log cannot be had
  * @param {AbortSignal} signal ends it
- * @param {{after?: string, of?: string[]}} [options] after: number of the last event known, or "now"; of: the kinds of events that are handed on, for a view of many documents that needs only some
+ * @param {{after?: string, of?: string[], beat?: number}} [options] after: number of the last event known, or "now"; of: the kinds of events that are handed on, for a view of many documents that needs only some; beat: how long what comes is gathered at least, in milliseconds
  */
-export function follow(path, on, signal, { after = "now", of = kinds } = {}) {
+export function follow(path, on, signal, { after = "now", of = kinds, beat } = {}) {
   let last = after;
   let over = false;
   const wanted = new Set([...of, "status", "end"]);
@@ -105,7 +106,7 @@ export function follow(path, on, signal, { after = "now", of = kinds } = {}) {
         if (f === newest) on.status?.(JSON.parse(f.data));
       }
     }
-  }, signal);
+  }, signal, beat);
   /** @param {string} kind @param {any} data */
   const take = (kind, data) => {
     if (kind === "end") {

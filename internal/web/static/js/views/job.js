@@ -5,7 +5,7 @@ import { aborted, get, send } from "../api.js";
 import { announce, button, draw, el, grid, icon, name } from "../dom.js";
 import { diagnostics, tasksOf } from "../flight.js";
 import { between, bytes, duration, eta, number, percent, plural, time } from "../format.js";
-import { follow, pacer } from "../live.js";
+import { beats, follow, pacer } from "../live.js";
 import { endBar } from "../overview.js";
 import { go, note, title } from "../nav.js";
 import { isWatched, unwatch, watch } from "../notify.js";
@@ -201,6 +201,6 @@ export async function view({ root, params, query, signal }) {
       pace.spend(-1000); // the last reading comes at once
       take(now);
     },
-    // The state of a large job changes with every document of it, which says enough.
-  }, signal, job.documents.total > mostDocuments ? { of: [] } : {});
+    // The state of a large job changes with every document of it, which says enough, and as often as the server reads it: drawn each time, that was most of the work of this view.
+  }, signal, job.documents.total > mostDocuments ? { of: [], beat: beats.heavy } : {});
 }
