@@ -52,6 +52,7 @@ func settled(s *indexset.Set) func(*indexset.Status) bool {
 // A tenant gets an index with shards of its own and goes back while documents come
 // and go; nobody misses a hit meanwhile.
 func TestTenantMovesToAnIndexOfItsOwnAndBack(t *testing.T) {
+	t.Parallel()
 	w, ctx := newWorld(t, "elastic"), t.Context()
 	w.server()
 	e := static.Default()
@@ -187,6 +188,7 @@ func keys(m map[string]int) (out []string) {
 
 // The shared index is lost while a tenant has its own: that one stays.
 func TestSharedIndexIsLostBesideATenantsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "elastic")
 	w.server()
 	e := static.Default()
@@ -215,6 +217,7 @@ func TestSharedIndexIsLostBesideATenantsOwn(t *testing.T) {
 
 // A tenant that has more chunks than the settings say is moved without being asked.
 func TestTenantThatOutgrowsAShardIsMoved(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "elastic")
 	w.server()
 	e := static.Default()
