@@ -76,6 +76,9 @@ func (g *global) moveTenant(ctx context.Context, ask map[string]any, dryRun bool
 	if err := c.call(ctx, http.MethodPost, migrationPath(dryRun), ask, &out); err != nil {
 		return err
 	}
+	if dryRun && !g.json {
+		fmt.Fprintf(g.out, "tenant %s can be moved; nothing was changed\n", ask["tenant"])
+	}
 	return g.printIndex(&out.Status, nil)
 }
 

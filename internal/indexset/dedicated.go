@@ -133,6 +133,11 @@ func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int, d
 	if _, ok := shared.(Divisible); !ok && shared != nil {
 		return nil, conflict("index_indivisible", "The embedded index is one file for all tenants; an index for each is for Elasticsearch (index.driver).")
 	}
+	if a == Dedicate && tenantID != "" { // one that is deleted may still have an index
+		if _, err := s.cfg.Store.Tenant(ctx, tenantID); err != nil {
+			return nil, err
+		}
+	}
 	if dryRun {
 		st := v.State
 		err = st.move(a, tenantID, shards, time.Now())

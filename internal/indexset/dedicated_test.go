@@ -249,6 +249,7 @@ func TestMovesThatCannotBe(t *testing.T) {
 	}{
 		{indexset.Share, "t", 0, sheaf.ErrConflict, "index_tenant_shared"},
 		{indexset.Dedicate, "", 1, sheaf.ErrInvalid, ""},
+		{indexset.Dedicate, "tt", 1, sheaf.ErrNotFound, ""},
 		{indexset.Dedicate, "t", 0, sheaf.ErrInvalid, ""},
 		{indexset.Dedicate, "t", 257, sheaf.ErrInvalid, ""},
 	} {

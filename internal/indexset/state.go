@@ -151,6 +151,7 @@ type Store interface {
 	SwapIndexState(ctx context.Context, version int64, value string) (bool, error)
 	LiveResults(ctx context.Context, tenantID, after string, limit int) ([]taskstore.LiveResult, error)
 	LiveTotals(ctx context.Context, tenantID string) (taskstore.LiveTotals, error)
+	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
 	TenantsWith(ctx context.Context, chunks int64, limit int) ([]taskstore.TenantChunks, error)
 	SampleQueries(ctx context.Context, n int) ([]taskstore.SavedQuery, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
