@@ -787,7 +787,11 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	if ln != nil {
 		server := a.server()
 		keepers.Go(func() { server.Run(keeperCtx) })
-		srv := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+		handler := server.Handler()
+		if a.main.HandlerFunc != nil {
+			handler = a.main.HandlerFunc(handler)
+		}
+		srv := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
 		base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 		defer cut(nil)
 		srv.BaseContext = func(net.Listener) context.Context { return base }

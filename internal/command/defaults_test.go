@@ -23,7 +23,7 @@ func TestDefaultsOfSettingsAreThoseOfThePackages(t *testing.T) {
 	if parts.Soffice != own.Soffice || parts.Tesseract != own.Tesseract || parts.OCRLanguages != own.OCRLanguages {
 		t.Errorf("the default settings name other programs than %+v: %+v", own, parts)
 	}
-	planner := start(t, nil).app.planner
+	planner := built(t, nil).planner
 	if got, want := planner.Tree, executor.DefaultTree; got != want {
 		t.Errorf("what an upload becomes is bounded by %+v with the default settings, by %+v without", got, want)
 	}

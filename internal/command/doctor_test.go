@@ -1,14 +1,19 @@
 package command
 
 import (
+	"context"
 	"database/sql"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"sheaf"
+	"sheaf/internal/api"
 	"sheaf/internal/config"
 	"sheaf/internal/doctor"
 	"sheaf/internal/index"
@@ -17,20 +22,29 @@ import (
 // Everything that can disagree is made to, in a data folder whose service has
 // stopped; all is found, and what can be cured is.
 func TestDoctorFindsEveryDisagreement(t *testing.T) {
-	engine(t, "SHEAF_TEST_REDIS_ADDR") // where Redis can be had
-	redis := newRedisServer(t)
-	s := start(t, func(c *config.Config) { c.Queue.Driver, c.Queue.Addrs = "redis", []string{redis.addr} })
+	addr, prefix := engine(t, "SHEAF_TEST_REDIS_ADDR"), "doctor"+sheaf.NewID()[20:]
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() {
+		if keys := rdb.Keys(context.Background(), prefix+"*").Val(); len(keys) > 0 {
+			_ = rdb.Del(context.Background(), keys...)
+		}
+		_ = rdb.Close()
+	})
+	a := built(t, func(c *config.Config) {
+		c.Queue.Driver, c.Queue.Addrs, c.Queue.Prefix = "redis", []string{addr}, prefix
+	})
+	c, stop := running(t, a)
+	birds := []string{"terns", "gulls", "knots", "larks"}
 	var files []source
-	for _, bird := range []string{"terns", "gulls", "knots", "larks"} {
-		files = append(files, text(bird+".md", "# "+bird+"\n\nA sentence about "+bird+".\n"))
+	for _, bird := range birds {
+		files = append(files, source{name: bird + ".md", open: reader("# " + bird + "\n\nA sentence about " + bird + ".\n")})
 	}
-	_, docs := s.send(nil, files...)
-	byName := map[string]sheaf.Document{}
+	byName := map[string]string{}
 	artifact, ranges := map[string]string{}, map[string]string{}
-	for _, d := range docs {
-		name := strings.TrimSuffix(d.Name, ".md")
-		byName[name] = d
-		tasks, err := s.app.store.Tasks(t.Context(), "local", d.ID, 0)
+	for i, id := range send(t, c, files...) {
+		name := birds[i]
+		byName[name] = id
+		tasks, err := a.store.Tasks(t.Context(), "local", id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,19 +54,20 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 			}
 		}
 	}
-	copied := s.chunks(byName["larks"].ID)[:1]
-	s.post("/v1/queues:pause", nil, nil)
-	waiting, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("lost.md", "# L\n\nlost"), text("deaf.md", "# D\n\ndeaf")}, nil, "")
+	var chunks api.List[sheaf.Chunk]
+	if err := c.call(t.Context(), http.MethodGet, "/v1/datasets/default/documents/"+byName["larks"]+"/chunks", nil, &chunks); err != nil {
+		t.Fatal(err)
+	}
+	copied := chunks.Items[:1]
+	if err := c.call(t.Context(), http.MethodPost, "/v1/queues:pause", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := c.submitAnswer(t.Context(), defaultDataset, []source{{name: "lost.md", open: reader("# L\n\nlost")}, {name: "deaf.md", open: reader("# D\n\ndeaf")}}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.stop()
+	stop()
 
-	a, err := product.build(t.Context(), s.app.cfg, roles{}, s.app.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.close()
 	ctx := t.Context()
 	ok := func(err error) {
 		t.Helper()
@@ -62,7 +77,7 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 	}
 	ok(a.index.DeleteRanges(ctx, "local", []string{ranges["terns"]}))
 	ok(a.blobs.Delete(ctx, artifact["gulls"]))
-	original, err := a.store.Document(ctx, "local", byName["knots"].ID)
+	original, err := a.store.Document(ctx, "local", byName["knots"])
 	ok(err)
 	ok(a.blobs.Delete(ctx, original.BlobKey))
 	copied[0].RangeID = sheaf.RangeID(sheaf.NewID(), 1)
@@ -74,7 +89,7 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 	leaked := sheaf.OriginalPrefix("local", sheaf.NewID()) + "x"
 	_, err = a.blobs.Put(ctx, leaked, strings.NewReader("x"), 1)
 	ok(err)
-	foreign := sheaf.ArtifactPrefix("local", byName["larks"].ID) + "notes/x.txt"
+	foreign := sheaf.ArtifactPrefix("local", byName["larks"]) + "notes/x.txt"
 	_, err = a.blobs.Put(ctx, foreign, strings.NewReader("x"), 1)
 	ok(err)
 	stray := sheaf.NewID()
@@ -84,7 +99,7 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 	ok(err)
 	defer db.Close()
 	for _, damage := range []struct{ statement, document string }{
-		{"UPDATE documents SET chunk_count=99 WHERE id=?", byName["larks"].ID},
+		{"UPDATE documents SET chunk_count=99 WHERE id=?", byName["larks"]},
 		{"UPDATE tasks SET paused=0, state='running', epoch=1, worker_id='gone', lease_until=1 WHERE doc_id=?", waiting.Documents[0].ID},
 		{"UPDATE tasks SET paused=0, run_at=1, enqueued_at=0 WHERE doc_id=?", waiting.Documents[1].ID},
 	} {
@@ -137,35 +152,7 @@ func TestDoctorFindsEveryDisagreement(t *testing.T) {
 	if counts, err := a.index.Count(ctx, "local", []string{ranges["terns"], copied[0].RangeID}); err != nil || counts[ranges["terns"]] != 1 || counts[copied[0].RangeID] != 0 {
 		t.Errorf("the index holds %v, %v", counts, err)
 	}
-	if d, err := a.store.Document(ctx, "local", byName["larks"].ID); err != nil || d.Chunks != 1 {
+	if d, err := a.store.Document(ctx, "local", byName["larks"]); err != nil || d.Chunks != 1 {
 		t.Errorf("the counter says %d, %v", d.Chunks, err)
-	}
-}
-
-// A range result that is lost from the blob store is found by the keeper's own
-// audit, and made anew by a parse of its document.
-func TestLostResultIsFoundAndParsedAgain(t *testing.T) {
-	s := start(t, func(c *config.Config) { c.Keeper.AuditInterval = config.Duration(50 * time.Millisecond) })
-	_, docs := s.send(nil, text("terns.md", "# Terns\n\nA sentence about terns.\n"), text("gulls.md", "# Gulls\n\nA sentence about gulls.\n"))
-	const lost = `sheaf_index_drift{code="missing_artifacts"}`
-	is := func(n float64) func() bool {
-		return func() bool {
-			v, ok := s.metric(lost)
-			return ok && v == n
-		}
-	}
-	waitFor(t, "an audit that finds nothing", is(0))
-	results, err := s.app.store.ResultsOf(t.Context(), []string{docs[0].ID})
-	if err != nil || len(results) != 1 {
-		t.Fatalf("%d results, %v", len(results), err)
-	}
-	if err := s.app.blobs.Delete(t.Context(), results[0].ArtifactKey); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "the loss to show", is(1))
-	s.again("reparse", map[string]any{"filter": map[string]any{"document_ids": []string{docs[0].ID}}})
-	waitFor(t, "the parse to cure it", is(0))
-	if d := s.doc(docs[0].ID); d.State != sheaf.DocSucceeded || d.LiveGeneration != 2 {
-		t.Errorf("the document is %s, generation %d", d.State, d.LiveGeneration)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,6 +36,7 @@ type Main struct {
 	KeeperFunc   func(*keeper.Config)                                                    // changes what no setting does; may be nil
 	IndexesFunc  func(*indexset.Config)                                                  // the same of the search indexes; may be nil
 	QueueFunc    func(queue.Queue) queue.Queue                                           // wraps the queue; may be nil
+	HandlerFunc  func(http.Handler) http.Handler                                         // wraps the API and the page; may be nil
 	TracerFunc   func(context.Context, telemetry.TraceConfig) (*telemetry.Tracer, error) // nil: telemetry.NewTracer
 	TerminalFunc func(stream any) bool                                                   // reports whether a person sits at the stream; nil asks the system
 	BrowseFunc   func(address string) error                                              // shows an address; nil: a browser

@@ -16,7 +16,7 @@ import (
 // An archive is opened once, however many steps its files are taken out in, and
 // the files of a step stay until they are let go.
 func TestArchiveIsOpenedOnceForAllSteps(t *testing.T) {
-	s := start(t, nil)
+	a := built(t, nil)
 	const n = 1207
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -29,7 +29,7 @@ func TestArchiveIsOpenedOnceForAllSteps(t *testing.T) {
 		_, _ = w.Write([]byte(body)) // into memory
 	}
 	_, _ = w.Close(), z.Close()
-	dir := s.app.path("blobs")
+	dir := a.path("blobs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -38,12 +38,12 @@ func TestArchiveIsOpenedOnceForAllSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := child.Source{Path: path, Format: "archive", Options: parser.Options{Name: "pack.tar.gz", MediaType: "application/gzip"}}
-	before := s.app.pool.Stats()
+	before := a.pool.Stats()
 	steps, next := 0, 1
 	var folders []string
 	for next > 0 {
 		from := next
-		u, dir, cleanup, err := s.app.pool.Unpack(t.Context(), src, from)
+		u, dir, cleanup, err := a.pool.Unpack(t.Context(), src, from)
 		if err != nil {
 			t.Fatalf("from the %d. file on: %v", from, err)
 		}
@@ -59,7 +59,7 @@ func TestArchiveIsOpenedOnceForAllSteps(t *testing.T) {
 		}
 		steps++
 	}
-	after := s.app.pool.Stats()
+	after := a.pool.Stats()
 	if steps < 3 || after.Opens-before.Opens != 1 || after.Reuses-before.Reuses != int64(steps-1) {
 		t.Errorf("%d steps: opened %d times, found open %d times", steps, after.Opens-before.Opens, after.Reuses-before.Reuses)
 	}

@@ -105,9 +105,9 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 	if cfg.Sole() && !(r.api && r.executor && r.keeper) {
 		return usageError{errors.New("a fleet needs parts that processes can share: set store.driver, queue.driver, blob.driver and index.driver, or run `sheaf up`")}
 	}
-	log := newLogger(cfg.Log, os.Stderr)
+	log := newLogger(cfg.Log, g.err)
 	if demo && cfg.Log == config.Default().Log {
-		log = newLogger(config.Log{Level: "warn", Format: "text"}, os.Stderr)
+		log = newLogger(config.Log{Level: "warn", Format: "text"}, g.err)
 	}
 	slog.SetDefault(log)
 	for _, stray := range config.Strays(os.Environ()) {
@@ -140,29 +140,42 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 			log.Warn("other commands will not find this server by its data folder", "error", err)
 		}
 		defer forget()
-		fmt.Printf("Sheaf %s\n  page  %s/\n  API   %s/v1  (reference: %s/docs)\n  data  %s\n", buildinfo.Get().String(), url, url, url, cfg.DataDir)
+		fmt.Fprintf(g.out, "Sheaf %s\n  page  %s/\n  API   %s/v1  (reference: %s/docs)\n  data  %s\n", buildinfo.Get().String(), url, url, url, cfg.DataDir)
 		if a.pdf.Absent {
-			fmt.Println("  tip   " + offerHelper)
+			fmt.Fprintln(g.out, "  tip   "+offerHelper)
 		}
 		if demo {
 			go func() {
 				if err := g.runDemo(ctx, url, cmp.Or(g.key, os.Getenv("SHEAF_KEY"))); err != nil && ctx.Err() == nil {
-					fmt.Fprintln(os.Stderr, "sheaf: the demo failed:", err)
+					fmt.Fprintln(g.err, "sheaf: the demo failed:", err)
 				}
 			}()
 		}
 	}
 	// The first signal drains, the second stops at once.
-	hard := make(chan struct{})
+	hard, ended := make(chan struct{}), make(chan struct{})
+	defer close(ended)
 	go func() {
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case <-ended:
+			return
+		}
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(again)
 		log.Info("stopping; send the signal again to stop at once")
-		<-again
-		close(hard)
-		<-again
-		os.Exit(1)
+		select {
+		case <-again:
+			close(hard)
+		case <-ended:
+			return
+		}
+		select {
+		case <-again:
+			os.Exit(1)
+		case <-ended:
+		}
 	}()
 	return a.run(ctx, ln, hard)
 }
@@ -240,23 +253,23 @@ func (g *global) runDemo(ctx context.Context, url, key string) error {
 		}
 		files = append(files, source{name: e.Name(), open: func() (io.ReadCloser, error) { return samples.FS.Open(e.Name()) }})
 	}
-	fmt.Printf("\nIngesting %d sample documents …\n", len(files))
+	fmt.Fprintf(g.out, "\nIngesting %d sample documents …\n", len(files))
 	job, err := c.submit(ctx, defaultDataset, files, nil)
 	if err != nil {
 		return err
 	}
-	jobs, err := c.follow(ctx, []string{job.ID}, &bar{w: os.Stdout, tty: g.isTerminal(os.Stdout), last: -1})
+	jobs, err := c.follow(ctx, []string{job.ID}, &bar{w: g.out, tty: g.isTerminal(g.out), last: -1})
 	if err != nil {
 		return err
 	}
-	fmt.Println(sumOf(jobs).line(0))
+	fmt.Fprintln(g.out, sumOf(jobs).line(0))
 	const question = "what happens when an executor is killed while it works"
-	fmt.Printf("\nSearching for %q\n", question)
+	fmt.Fprintf(g.out, "\nSearching for %q\n", question)
 	hits, err := c.search(ctx, defaultDataset, map[string]any{"query": question, "limit": 1, "filter": map[string]any{"media_types": []string{parser.MediaPDF}}})
 	if err != nil {
 		return err
 	}
-	printHits(os.Stdout, hits)
-	fmt.Printf("\nThe server stays up: open %s/ and drop your own files on it. Ctrl-C stops it.\n", url)
+	printHits(g.out, hits)
+	fmt.Fprintf(g.out, "\nThe server stays up: open %s/ and drop your own files on it. Ctrl-C stops it.\n", url)
 	return nil
 }

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"bytes"
+	"image"
+	"image/draw"
+	"image/jpeg"
+	"image/png"
+	"net/http"
+	"strings"
+	"testing"
+
+	"sheaf"
+	"sheaf/internal/config"
+	"sheaf/parser/pdf/enginetest"
+)
+
+// preview tries settings on the first page of a document.
+func (s *service) preview(doc string, config map[string]any) (out tried, err error) {
+	s.t.Helper()
+	err = s.call(s.t.Context(), http.MethodPost, "/v1/datasets/default/documents/"+doc+":preview", map[string]any{"page": 1, "parser_config": config}, &out)
+	return out, err
+}
+
+// Settings are tried by an API process that runs no tasks, and lacks the programs
+// that the executors have: what it cannot read as they do it says.
+func TestSettingsAreTriedInAFleet(t *testing.T) {
+	program(t, "tesseract")
+	program(t, "soffice")
+	f := newFleet(t)
+	f.sheaf("migrate")
+	f.sheaf("tenant", "create", "alpha")
+	secret := f.sheaf("key", "create", "alpha", "--scope", "write")
+	f.start("keeper")
+	f.start("executor")
+	f.env = append(f.env, "SHEAF_PARSER_SOFFICE=", "SHEAF_PARSER_TESSERACT=", "SHEAF_PARSER_REMOTE_FORMATS=office,image")
+	s := &service{client: newClient(f.serve(), secret), t: t}
+	const lacks = "server that makes previews has no tesseract"
+	for _, c := range []struct {
+		file   source
+		config map[string]any
+		says   string // in a chunk
+		note   string
+	}{
+		{text("harvest.pdf", string(report(12, "Harvest"))), map[string]any{"chunk_token_num": 32}, "keeper", ""},
+		{text("rows.csv", "name,tons\n"+strings.Repeat("corn,12\n", 300)), map[string]any{"chunk_token_num": 32}, "corn", ""},
+		// What LibreOffice made of it is in the blob store.
+		{text("old.rtf", `{\rtf1\ansi The quartzite of the old mill was measured twice.\par}`), map[string]any{"chunk_token_num": 32}, "quartzite", ""},
+		{text("report.docx", illustrated(t)["report.docx"]), map[string]any{"ocr_pictures": true}, "Before the barn", lacks},
+		{text("photo.png", writtenPNG(t, 1300, 400, "The keeper counts every sheaf")), nil, "", ""},
+	} {
+		d := s.add("default", c.file)[0]
+		var doc sheaf.Document
+		s.get("/v1/datasets/default/documents/"+d.ID, &doc)
+		if doc.State != sheaf.DocSucceeded {
+			t.Fatalf("%s ended %s", doc.Name, doc.State)
+		}
+		out, err := s.preview(d.ID, c.config)
+		if c.says == "" {
+			if err == nil || !strings.Contains(err.Error(), "the server that answers, which lacks a part that executors may have") {
+				t.Errorf("%s: %v", doc.Name, err)
+			}
+			continue
+		}
+		if err != nil || len(out.Chunks) == 0 || !strings.Contains(out.Chunks[0].Text, c.says) || out.Before == nil || strings.Contains(strings.Join(out.Notes, " "), lacks) != (c.note != "") {
+			t.Errorf("%s: %v %+v", doc.Name, err, out)
+		}
+	}
+}
+
+// A preview without tesseract says that text in pictures is missing from it.
+func TestPreviewSaysThatPicturesAreNotRead(t *testing.T) {
+	cfg := config.Default()
+	cfg.DataDir, cfg.Parser.Tesseract = t.TempDir(), ""
+	s := startWith(t, cfg)
+	d := s.add("default", text("report.docx", illustrated(t)["report.docx"]))[0]
+	for _, read := range []bool{true, false} {
+		out, err := s.preview(d.ID, map[string]any{"ocr_pictures": read})
+		if err != nil || len(out.Chunks) != 1 || strings.Contains(strings.Join(out.Notes, " "), "has no tesseract") != read {
+			t.Errorf("pictures read %v: %v %+v", read, err, out)
+		}
+	}
+}
+
+// So does the preview of a scanned page, whose document is otherwise read.
+func TestPreviewSaysThatScansAreNotRead(t *testing.T) {
+	cfg := config.Default()
+	cfg.DataDir, cfg.Parser.Tesseract = t.TempDir(), ""
+	s := startWith(t, cfg)
+	page, err := png.Decode(strings.NewReader(writtenPNG(t, 1300, 400, "The keeper counts every sheaf")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rgb := image.NewRGBA(page.Bounds()) // the fixture draws no gray JPEG
+	draw.Draw(rgb, rgb.Bounds(), page, image.Point{}, draw.Src)
+	var scan bytes.Buffer
+	if err := jpeg.Encode(&scan, rgb, nil); err != nil {
+		t.Fatal(err)
+	}
+	file := enginetest.File{Scan: scan.Bytes(), ScanW: 1300, ScanH: 400, Pages: []enginetest.Page{
+		{Content: enginetest.Image(0, 0, 612, 792)},
+		{Content: enginetest.Text("F1", 11, 72, 700, "Before the barn stands a wall.")},
+	}}
+	d := s.add("default", text("scan.pdf", string(file.Bytes())))[0]
+	out, err := s.preview(d.ID, nil)
+	if err != nil || len(out.Chunks) != 0 || !strings.Contains(strings.Join(out.Notes, " "), "has no tesseract") {
+		t.Errorf("%v %+v", err, out)
+	}
+}
