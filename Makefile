@@ -71,4 +71,4 @@ notices: ## write THIRD_PARTY_NOTICES from the licences of what the binary conta
 
 screenshots: ## write a picture of every view, light and dark, wide and narrow, to SCREENS (default bin/screens)
 	mkdir -p $(or $(SCREENS),bin/screens)
-	SHEAF_SCREENS=$(abspath $(or $(SCREENS),bin/screens)) go test ./internal/command -run 'TestScreens|OnThePage$$' -count=1
+	SHEAF_SCREENS=$(abspath $(or $(SCREENS),bin/screens)) go test ./e2e -run 'TestScreens|OnThePage$$' -count=1

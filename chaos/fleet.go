@@ -17,7 +17,7 @@ import (
 )
 
 // The product with the trial format, whose pages can be slow: the tests of
-// internal/command, which behave as the product when this variable is set.
+// e2e, which behave as the product when this variable is set.
 const mainVar = "SHEAF_TEST_MAIN"
 
 // binaryVar names that binary where it has been built already, as scripts/test.sh
@@ -33,7 +33,7 @@ func buildBinary(ctx context.Context, root, dir string) (string, error) {
 		return filepath.EvalSymlinks(exe)
 	}
 	exe := filepath.Join(dir, "sheaf.test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-o", exe, "./internal/command")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-o", exe, "./e2e")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the product: %w\n%s", err, out)

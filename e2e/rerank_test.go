@@ -49,6 +49,7 @@ func TestSearchesAreRerankedByTheConfiguredServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("SHEAF_SEARCH_RERANK_API_KEY_FILE", key)
 	s := startWith(t, cfg)
 	for name, text := range map[string]string{"plain": "Valve, valve, valve: close the valve.", "rare": "A quokka sits beside a valve in the long grass of the island.", "none": "Weather of last week, and a small valve among many other things that nobody looks for."} {
 		s.put(sheaf.NewID(), name+".md", "{}", text)

@@ -56,7 +56,7 @@ fi
 # two modes of building, with the race detector and as released, which lint and fuzzing share.
 phase "building the product and all packages, and starting the services"
 # The services' starts have bounds, so that they go before what is built.
-nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./internal/command; CGO_ENABLED=0 go build -trimpath -o "$1/sheaf-embed" ./cmd/sheaf-embed; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
+nice -n 10 bash -ec 'CGO_ENABLED=0 go test -c -trimpath -o "$1/sheaf.test" ./e2e; CGO_ENABLED=0 go build -trimpath -o "$1/sheaf-embed" ./cmd/sheaf-embed; go build $2 ./...' build "$dir" "$race" >"$dir/build.log" 2>&1 &
 build=$!
 # What it is compiled of stays in the cache folder: the first time it takes three minutes of CPU, later a second.
 if [ "$(id -u)" = 0 ]; then cache=${SHEAF_CACHE:-/var/cache/sheaf-test}; else cache=${SHEAF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sheaf-test}; fi
@@ -82,7 +82,7 @@ export SHEAF_TEST_REQUIRE=1 # a test whose engine is missing fails instead of be
 # Two packages at a time: the suites share the engines and two cores. Those that drive whole fleets and a browser come
 # after them, one at a time: their waits have bounds, which a machine that does three things at once would test instead.
 # The store's suite takes longer than any other, so it begins.
-fleets='^sheaf/(internal/command|chaos)$' longest='^sheaf/taskstore/sqlstore$'
+fleets='^sheaf/(e2e|chaos)$' longest='^sheaf/taskstore/sqlstore$'
 # These send some hundred documents through one process, one after the other, and look at what is cut. The race detector
 # makes their parsers eight times as slow and finds nothing that the other tests of a whole process do not show it.
 serial='^Test(EverySettingChangesWhatItSays|EveryMethodCutsEachOfItsTypes|InsertedParagraphEmbedsOnlyWhatIsNew)$'
@@ -97,7 +97,7 @@ for p in $(grep -E "$fleets" <<<"$packages"); do
 done
 if [ $apart ]; then
   phase "testing settings and methods without the race detector"
-  (cd internal/command && "$SHEAF_TEST_BINARY" -test.timeout 25m -test.run "$serial") || failed=1
+  (cd e2e && "$SHEAF_TEST_BINARY" -test.timeout 25m -test.run "$serial") || failed=1
 fi
 phase
 [ ! $failed ] || exit 1

@@ -13,7 +13,7 @@ import (
 func program(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("SHEAF_TEST_BINARY"); path != "" {
-		t.Setenv("SHEAF_TEST_MAIN", "1") // the tests of internal/command, which are the product then
+		t.Setenv("SHEAF_TEST_MAIN", "1") // the tests of e2e, which are the product then
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "sheaf")
