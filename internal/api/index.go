@@ -63,13 +63,16 @@ func (s *Server) indexRoutes() {
 			Action indexset.Action `json:"action" enum:"start,pause,resume,switch,rollback,confirm,cancel,dedicate,share"`
 			Force  bool            `json:"force,omitempty" doc:"switch although the gate has not passed"`
 			Tenant string          `json:"tenant,omitempty" doc:"of dedicate and share"`
-			Shards int             `json:"shards,omitempty" minimum:"0" maximum:"256" doc:"of dedicate: about one for each 10 million chunks that the tenant will have; 2 by default"`
+			Shards int             `json:"shards,omitempty" minimum:"1" maximum:"256" doc:"of dedicate: about one for each 10 million chunks that the tenant will have; 2 by default"`
 		}
 	}
 	migrate := needs(post("/v1/index/migration", "Fill an index of the configured model, and switch to it"), scopeAdmin)
 	migrate.Description = "start fills an index of the configured embedding model beside the one that is searched, from the stored results: nothing is parsed. switch searches it, once nothing is missing and the gate has passed; rollback searches the former one again; confirm deletes that. cancel deletes the new one before the switch. dedicate moves a tenant that outgrows a shard of Elasticsearch to an index of its own while search goes on, and share moves it back; the status says how far that is, and cancel stops it."
 	handle(s, migrate, func(ctx context.Context, in *migrateIn) (*output[IndexAnswer], error) {
 		b := &in.Body
+		if b.Shards != 0 && b.Action == indexset.Share {
+			return nil, fmt.Errorf("%w: shards belong to the action dedicate; the shared index has those of index.shards", sheaf.ErrInvalid)
+		}
 		switch b.Action {
 		case indexset.Dedicate, indexset.Share:
 			st, err := s.cfg.Indexes.Move(ctx, b.Action, b.Tenant, cmp.Or(b.Shards, defaultShards), in.DryRun)

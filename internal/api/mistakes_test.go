@@ -324,6 +324,8 @@ func TestMistakesAreAnsweredWithTheRightName(t *testing.T) {
 		{"POST", "/v1/index/migration", `{"acton": "start"}`, j, 400, "invalid", "did you mean action?"},
 		{"POST", "/v1/index/migration", `{"action": "strat"}`, j, 400, "invalid", "did you mean start?"},
 		{"POST", "/v1/index/migration", `{"action": "start", "tenant": "acme"}`, j, 400, "invalid", "belong to the actions dedicate and share"},
+		{"POST", "/v1/index/migration", `{"action": "share", "tenant": "acme", "shards": 3}`, j, 400, "invalid", "belong to the action dedicate"},
+		{"POST", "/v1/index/migration", `{"action": "dedicate", "tenant": "acme", "shards": 0}`, j, 400, "invalid", "shards"},
 		{"POST", "/v1/index/rebuild?dryrun=true", "", nil, 400, "invalid", "did you mean dry_run?"},
 		{"POST", "/v1/doctor", `{"repare": true}`, j, 400, "invalid", "did you mean repair?"},
 	} {

@@ -147,7 +147,8 @@ func (g *global) rebuildHere(ctx context.Context, cfg config.Config) error {
 	}
 	defer a.close()
 	total := 0
-	if st := a.index.View().State; st.Lost == "" && !st.Auto {
+	// What a rebuild has begun goes on; while a tenant is moved it is refused.
+	if st := a.index.View().State; st.Lost == "" && (!st.Auto || st.Beside.Tenant != "") {
 		if _, _, err := a.index.Act(ctx, indexset.Rebuild, false, false); err != nil {
 			return err
 		}

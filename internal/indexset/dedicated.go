@@ -24,6 +24,8 @@ const (
 	maxDedicated = 100
 	// maxShards of an index of one tenant: 2.5 billion chunks.
 	maxShards = 256
+	// shardChunks is how many chunks a shard holds well; see docs/operations.md.
+	shardChunks = 10_000_000
 	// sizesEvery is how often tenants are measured.
 	sizesEvery = time.Hour
 )
@@ -175,7 +177,7 @@ func (s *Set) outgrown(ctx context.Context) error {
 			continue
 		}
 		// It grows on: twice the shards that it fills now.
-		shards := int(min(maxShards, 2*(t.Chunks/s.cfg.DedicatedFrom)))
+		shards := int(min(maxShards, 2*((t.Chunks-1)/shardChunks+1)))
 		s.cfg.Log.InfoContext(ctx, "a tenant has outgrown a shard and gets an index of its own", "tenant", t.TenantID, "chunks", t.Chunks, "shards", shards)
 		err := s.change(ctx, func(st *State) error { return st.move(Dedicate, t.TenantID, shards, time.Now()) })
 		if err != nil && !errors.Is(err, sheaf.ErrConflict) {
@@ -226,7 +228,8 @@ func (m *Member) shared() index.Index {
 	return m.Index
 }
 
-// concerns reports whether a tenant's chunks belong into the index of a member.
+// concerns reports whether a tenant's chunks belong into the index of a member; nil
+// is a member that there is not.
 func (m *Member) concerns(tenantID string) bool {
 	return m != nil && (m.Space.Tenant == "" || m.Space.Tenant == tenantID)
 }
@@ -278,12 +281,24 @@ func (d *divided) Count(ctx context.Context, tenantID string, rangeIDs []string)
 	return d.of(tenantID).Count(ctx, tenantID, rangeIDs)
 }
 
+// A task that began before its tenant was moved may have written to the shared
+// index after that was rid of the tenant: what is deleted goes from both.
+
 func (d *divided) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
-	return d.of(tenantID).DeleteRanges(ctx, tenantID, rangeIDs)
+	return d.everywhere(tenantID, func(x index.Index) error { return x.DeleteRanges(ctx, tenantID, rangeIDs) })
 }
 
 func (d *divided) DeleteDocument(ctx context.Context, tenantID, documentID string) error {
-	return d.of(tenantID).DeleteDocument(ctx, tenantID, documentID)
+	return d.everywhere(tenantID, func(x index.Index) error { return x.DeleteDocument(ctx, tenantID, documentID) })
+}
+
+func (d *divided) everywhere(tenantID string, f func(x index.Index) error) error {
+	if own, ok := d.dedicated[tenantID]; ok {
+		if err := f(own); err != nil {
+			return err
+		}
+	}
+	return f(d.Index)
 }
 
 func (d *divided) CountDocument(ctx context.Context, tenantID, documentID string) (chunks, vectors int, err error) {
@@ -295,7 +310,7 @@ func (d *divided) Search(ctx context.Context, q index.Query) (index.Candidates, 
 }
 
 // Scan leaves out nothing: what the shared index still has of a tenant that left
-// it is deleted like all that nobody lists.
+// it is deleted like all that nobody lists, by DeleteRanges.
 func (d *divided) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
 	if tenantID != "" {
 		return d.of(tenantID).Scan(ctx, tenantID, each)

@@ -206,6 +206,9 @@ func TestSharedIndexIsLostBesideATenantsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, _, err := s.Act(t.Context(), indexset.Cancel, false, false); !errors.Is(err, sheaf.ErrConflict) {
+		t.Fatalf("an index that is filled anew is called off: %v", err)
+	}
 	w.step(s, settled(s))
 	if now := keys(w.held("t")); !slices.Equal(now, own) {
 		t.Fatalf("the tenant's index was %v and is %v", own, now)
@@ -285,5 +288,10 @@ func TestEntriesLeaveOnceNobodySearchesThem(t *testing.T) {
 	}
 	if _, err := s.Move(t.Context(), indexset.Share, "t", 0, false); !errors.Is(err, sheaf.ErrConflict) {
 		t.Fatalf("back before it has left: %v", err)
+	}
+	// What both hold is deleted from both.
+	w.OK(s.DeleteDocument(t.Context(), "t", w.docs[0].ID))
+	if held := w.held("t"); len(held) != 0 {
+		t.Fatalf("a deleted document is left in %v", held)
 	}
 }

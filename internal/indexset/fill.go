@@ -371,14 +371,12 @@ func (s *Set) passed(ctx context.Context, m *Member, st *State, note func() (boo
 		case !st.Gate.Passed:
 			st.Phase, st.Want, st.Auto = Refused, "", false
 			s.cfg.Log.WarnContext(ctx, "the new index did not pass the gate; search goes on with the old one", "reason", st.Gate.Reason)
-		case st.Auto && st.Beside.Tenant != "":
+		case st.Want == Switch, st.Auto && st.Beside.Tenant != "":
 			st.arrive()
 		case st.Auto:
 			st.exchange()
 			st.drop(*st.Beside, time.Now())
 			st.Beside, st.Phase, st.Auto, st.Gate = nil, "", false, nil
-		case st.Want == Switch:
-			st.arrive()
 		default:
 			st.Phase = Ready
 		}

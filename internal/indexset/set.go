@@ -594,7 +594,7 @@ func (v *View) Pin(tenantID string, configured embed.Embedder) (index.Index, emb
 
 // BesideFor is the index beside that takes a tenant's chunks too; nil for none.
 func (v *View) BesideFor(tenantID string) *Member {
-	if v.Beside == nil || !v.Beside.concerns(tenantID) {
+	if !v.Beside.concerns(tenantID) {
 		return nil
 	}
 	return v.Beside

@@ -227,7 +227,7 @@ func (st *State) act(a Action, configured Space, force bool, now time.Time) erro
 		st.drop(*st.Beside, now)
 		st.Beside, st.Phase, st.Gate = nil, "", nil
 	case Cancel:
-		if !at(Filling, Paused, Ready, Refused) {
+		if st.Beside == nil || !at(Filling, Paused, Ready, Refused) { // nil: a lost index is filled anew
 			return st.refuse(a)
 		}
 		if st.returns() {

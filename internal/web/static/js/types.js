@@ -58,7 +58,7 @@
  * @typedef {{at: string, tasks: number, failed: number, cost: number, stage_ms: Record<string, number>}} Bucket
  * @typedef {{buckets: Bucket[], bucket_minutes: number, stages: {name: string, tasks: number, p50_ms: number, p95_ms: number}[], cost_per_second: number, sampled: boolean, fairness?: {index: number, tenants: number}, index?: IndexStatus}} Stats
  * @typedef {{passed: boolean, missing: number, samples: number, recall?: number, recall_live?: number, reason?: string}} Gate
- * @typedef {{phase: "filling"|"paused"|"ready"|"refused"|"switched", wanted?: string, rebuild: boolean, from: string, to: string, ranges: number, total_ranges: number, seconds_left?: number, tokens: number, price?: number, currency?: string, error?: string, gate?: Gate}} Migration
+ * @typedef {{phase: "filling"|"paused"|"ready"|"refused"|"switched", wanted?: string, rebuild: boolean, from: string, to: string, tenant?: string, ranges: number, total_ranges: number, seconds_left?: number, tokens: number, price?: number, currency?: string, error?: string, gate?: Gate}} Migration
  * @typedef {{model: string, configured: string, stale: boolean, reason?: string, embedder?: string, migration?: Migration}} IndexStatus
  * @typedef {{id: string, kind: string, from?: string[], when?: string, config?: Record<string, any>, pool?: string, retry?: {attempts?: number, base?: string, max?: string}, timeout?: string, on_failure?: string}} FlowNode
  * @typedef {{asked?: {calls: number, cached: number, tokens: number}, price?: number, currency?: string}} RunCost

@@ -95,7 +95,7 @@ export async function view({ root, query, signal }) {
     draw(index, el("h2", {}, "Search index"),
       s.stale ? el("p", { class: "warn" }, s.reason || "") : null, s.embedder ? el("p", { class: "warn" }, s.embedder) : null,
       el("p", {}, `Searched: ${s.model}. `, s.configured !== s.model ? `Configured: ${s.configured}.` : ""),
-      m ? [el("p", {}, `${m.rebuild ? "Rebuild" : `Migration to ${m.to}`}: ${m.wanted || m.phase}, ${number(m.ranges)} of ${plural(m.total_ranges, "range")}, ${number(m.tokens)} tokens embedded${m.price ? ` (${m.price.toFixed(2)} ${m.currency || ""})` : ""}${m.seconds_left ? `, ${duration(m.seconds_left * 1000)} left` : ""}.`),
+      m ? [el("p", {}, `${m.tenant ? `Move of tenant ${m.tenant}` : m.rebuild ? "Rebuild" : `Migration to ${m.to}`}: ${m.wanted || m.phase}, ${number(m.ranges)} of ${plural(m.total_ranges, "range")}, ${number(m.tokens)} tokens embedded${m.price ? ` (${m.price.toFixed(2)} ${m.currency || ""})` : ""}${m.seconds_left ? `, ${duration(m.seconds_left * 1000)} left` : ""}.`),
         el("progress", { max: String(Math.max(1, m.total_ranges)), value: String(m.ranges), "aria-label": "Ranges written" }),
         m.gate ? el("p", { class: m.gate.passed ? "muted" : "warn" }, m.gate.passed ? `The gate has passed: ${Math.round(100 * (m.gate.recall || 0))} % of ${number(m.gate.samples)} questions answered, ${Math.round(100 * (m.gate.recall_live || 0))} % before.` : m.gate.reason || "") : null,
         m.error ? el("p", { class: "warn" }, m.error) : null,
