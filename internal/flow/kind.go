@@ -64,13 +64,13 @@ type Field struct {
 // Common are the settings that nodes of all kinds have, but for those of the
 // pipeline, which have fewer.
 var Common = map[string]Field{
-	"when":           {Type: "string", Doc: "an expression in CEL over the document, such as document.pages <= 400; where it is false the node is skipped, and what only it feeds"},
-	"pool":           {Type: "string", Doc: "of executors that run it; left out: default"},
-	"on_failure":     {Type: "string", Values: []string{string(FailRun), string(SkipNode), string(UseDefault)}, Doc: "once it has failed for good: fail ends the run, skip leaves out the node and what only it feeds, default passes on an empty output; left out: fail"},
-	"timeout":        {Type: "duration", Doc: "of one attempt, such as 5m, up to 24h; left out: that of the executor"},
-	"retry.attempts": {Type: "int", Min: 1, Max: 20, Doc: "at most, before it has failed for good; left out: those of the executor"},
+	"when":           {Type: "string", Doc: "CEL expression over the document, such as document.pages <= 400; if it is false, the node and what only it feeds are skipped"},
+	"pool":           {Type: "string", Doc: "pool of executors that run the node; default: default"},
+	"on_failure":     {Type: "string", Values: []string{string(FailRun), string(SkipNode), string(UseDefault)}, Doc: "after the last attempt has failed: fail ends the run, skip skips the node and what only it feeds, default passes on an empty output; default: fail"},
+	"timeout":        {Type: "duration", Doc: "timeout of one attempt, such as 5m, up to 24h; default: the executor's"},
+	"retry.attempts": {Type: "int", Min: 1, Max: 20, Doc: "maximum attempts; default: the executor's"},
 	"retry.base":     {Type: "duration", Doc: "wait before the second attempt, such as 10s, up to 1h; it doubles each time"},
-	"retry.max":      {Type: "duration", Doc: "longest wait between two attempts, such as 30m, up to 24h"},
+	"retry.max":      {Type: "duration", Doc: "maximum wait between two attempts, such as 30m, up to 24h"},
 }
 
 // Object is a file that a node leaves.

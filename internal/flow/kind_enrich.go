@@ -11,9 +11,9 @@ import (
 // enrich adds to chunks what its config asks for, and what it leaves out as the
 // document's settings ask.
 var _ = register(Kind{Name: "enrich", Doc: "adds keywords, questions and context to chunks", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-	"auto_keywords":  {Type: "int", Max: 32, Doc: "keywords for each chunk, by the chat model, else by counting"},
-	"auto_questions": {Type: "int", Max: 10, Doc: "questions that each chunk answers, by the chat model"},
-	"auto_context":   {Type: "bool", Doc: "a sentence or two, by the chat model, on where each chunk stands in its document"},
+	"auto_keywords":  {Type: "int", Max: 32, Doc: "keywords per chunk, from the chat model or, without one, by frequency"},
+	"auto_questions": {Type: "int", Max: 10, Doc: "questions that each chunk answers, from the chat model"},
+	"auto_context":   {Type: "bool", Doc: "one or two sentences from the chat model that place each chunk in its document"},
 }, Run: func(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, error) {
 	own, err := Settings(in.Node, in.Settings)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 // export leaves chunks as a file beside the document's results: Parquet as they
 // are, or a line of JSON each. Behind embed they have their vectors.
-var _ = register(Kind{Name: "export", Doc: "leaves chunks as a file beside the document, behind embed with their vectors", In: []Port{Chunks, Vectors}, Config: map[string]Field{
-	"format": {Type: "string", Values: []string{"parquet", "jsonl"}, Doc: "of the file; left out: parquet"},
+var _ = register(Kind{Name: "export", Doc: "writes chunks to a file stored with the document; after embed, with their vectors", In: []Port{Chunks, Vectors}, Config: map[string]Field{
+	"format": {Type: "string", Values: []string{"parquet", "jsonl"}, Doc: "format of the file; default: parquet"},
 }, Write: writeExport})
 
 // Media types of exports.

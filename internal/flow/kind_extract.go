@@ -20,11 +20,11 @@ import (
 
 // extract has a language model fill a schema from the text of each chunk, or of
 // the range at once. What it answers becomes metadata, which search filters by.
-var _ = register(Kind{Name: "extract", Doc: "has the chat model fill a schema from the text, as metadata that search filters by", In: []Port{Chunks}, Out: Chunks, Asks: extractVersion, Config: map[string]Field{
+var _ = register(Kind{Name: "extract", Doc: "has the chat model fill a schema from the text, as metadata that search can filter by", In: []Port{Chunks}, Out: Chunks, Asks: extractVersion, Config: map[string]Field{
 	"schema":      {Type: "object", Required: true, Check: checkSchema, Doc: `names of fields with their types, such as {"parties": "list<string>", "term_months": "int"}`},
-	"into":        {Type: "string", Values: []string{"metadata", "document"}, Doc: "metadata asks about each chunk, document once about each range; left out: metadata"},
-	"instruction": {Type: "string", Check: checkInstruction, Doc: "what else the model is told"},
-	"max_tokens":  {Type: "int", Min: 16, Max: 4096, Doc: "of an answer; left out: 512"},
+	"into":        {Type: "string", Values: []string{"metadata", "document"}, Doc: "metadata asks once per chunk, document once per range; default: metadata"},
+	"instruction": {Type: "string", Check: checkInstruction, Doc: "further instructions for the model"},
+	"max_tokens":  {Type: "int", Min: 16, Max: 4096, Doc: "maximum tokens of an answer; default: 512"},
 }, Run: extract})
 
 const (

@@ -16,9 +16,9 @@ import (
 
 // http sends chunks to a service of the user's and takes what it answers: other
 // texts, keywords, questions, metadata, or that a chunk is to be dropped.
-var _ = register(Kind{Name: "http", Doc: "sends chunks to a service of yours and takes what it answers", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-	"url":   {Type: "string", Required: true, Check: checkURL, Doc: "of the service; flow.allow_hosts must name its host"},
-	"batch": {Type: "int", Min: 1, Max: 1000, Doc: "chunks in a request; left out: 64"},
+var _ = register(Kind{Name: "http", Doc: "sends chunks to your own service and continues with its response", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+	"url":   {Type: "string", Required: true, Check: checkURL, Doc: "URL of the service; flow.allow_hosts must list its host"},
+	"batch": {Type: "int", Min: 1, Max: 1000, Doc: "chunks per request; default: 64"},
 }, Run: callService})
 
 const (
