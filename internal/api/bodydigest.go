@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// bodyDigest digests a request's body as it streams by. It holds no more than
-// what was written last. Bodies of multipart/form-data that differ in their
-// boundary alone have one digest: a client makes up a new one for each try.
+// bodyDigest hashes a request body as it streams, buffering only the last write.
+// multipart/form-data bodies that differ only in their boundary have the same
+// digest, because a client picks a new boundary for each attempt.
 type bodyDigest struct {
-	sum       hash.Hash // of the body, or of the lengths and sums of its parts
-	delimiter []byte    // line end, two hyphens and the boundary; nil where the body is one piece
+	sum       hash.Hash // of the body, or of the lengths and hashes of its parts
+	delimiter []byte    // newline, "--" and the boundary; nil if the body is not multipart
 	part      hash.Hash
 	partBytes int64
-	held      []byte // may be the begin of a delimiter
+	held      []byte // may be the start of a delimiter
 	n         int64  // bytes so far, without delimiters
 }
 
-// newBodyDigest is for a body of a content type.
+// newBodyDigest returns a digest for a body of the given content type.
 func newBodyDigest(contentType string) *bodyDigest {
 	d := &bodyDigest{sum: sha256.New()}
 	if media, params, err := mime.ParseMediaType(contentType); err == nil && media == "multipart/form-data" && params["boundary"] != "" {
-		// The first delimiter may be what a body begins with. A line may end in
-		// LF alone; a CR before it belongs to the part then, in each try alike.
+		// A body may start with the first delimiter. A line may end in a bare LF; a
+		// preceding CR then counts as part data, in every attempt alike.
 		d.delimiter, d.held, d.part = []byte("\n--"+params["boundary"]), []byte("\n"), sha256.New()
 	}
 	return d
@@ -74,7 +74,7 @@ func (d *bodyDigest) endPart() {
 	d.partBytes = 0
 }
 
-// String ends the digest: the sum in hex and the number of bytes it is of.
+// String finishes the digest and returns the hash in hex and the byte count.
 func (d *bodyDigest) String() string {
 	if d.delimiter != nil {
 		d.add(d.held)
@@ -83,7 +83,7 @@ func (d *bodyDigest) String() string {
 	return fmt.Sprintf("%x/%d", d.sum.Sum(nil), d.n)
 }
 
-// digestBytes is how many bytes a digest is of, -1 when it does not say.
+// digestBytes returns the byte count in a digest, or -1 if it has none.
 func digestBytes(digest string) int64 {
 	_, length, _ := strings.Cut(digest, "/")
 	n, err := strconv.ParseInt(length, 10, 64)
@@ -93,12 +93,12 @@ func digestBytes(digest string) int64 {
 	return n
 }
 
-// keyedHeaders are the headers that say what a request asks for, apart from its
-// body. A repetition has the same ones.
+// keyedHeaders are the headers that, besides the body, define a request. A retry
+// sends the same ones.
 var keyedHeaders = []string{"Content-Type", "Content-Encoding", "Content-Disposition", "X-Http-Method-Override", "Upload-Length", "Upload-Offset", "Upload-Metadata", "Upload-Checksum", "If-Match"}
 
-// requestDigest is the SHA-256 of all that a request asks for before its body,
-// in hex.
+// requestDigest returns the hex SHA-256 of what a request asks for, excluding its
+// body.
 func requestDigest(r *http.Request) string {
 	sum := sha256.New()
 	write := func(s string) {

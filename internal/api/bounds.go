@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// minProgress is what a sender must bring within Config.BodyIdle: less is a
-// connection that is held, not used. A slow line brings it in a second.
+// minProgress is the number of bytes a sender must deliver within Config.BodyIdle.
+// Anything less is an idle connection; even a slow line manages it in a second.
 const minProgress = 1 << 10
 
-// progressBody ends a body that does not come: each minProgress bytes extend
-// the time for the next. A slow sender that goes on is never cut off.
+// progressBody times out a stalled body: every minProgress bytes extend the
+// deadline. A sender that is slow but makes progress is never cut off.
 type progressBody struct {
 	io.ReadCloser
 	rc      *http.ResponseController
 	idle    time.Duration
 	until   time.Time
-	missing int // bytes until the time is extended
+	missing int // bytes until the deadline is extended
 }
 
 func (b *progressBody) Read(p []byte) (int, error) {
-	_ = b.rc.SetReadDeadline(b.until) // others set it too; a writer that cannot do it is one of a test
+	_ = b.rc.SetReadDeadline(b.until) // other code sets it too; only test writers do not support it
 	n, err := b.ReadCloser.Read(p)
 	if b.missing -= n; b.missing <= 0 {
 		b.extend()
 	}
 	switch {
 	case err == io.EOF:
-		_ = b.rc.SetReadDeadline(time.Time{}) // the server waits for the client to go, or to ask again
+		_ = b.rc.SetReadDeadline(time.Time{}) // the server is now waiting for a disconnect or the next request
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("%w: %w", errStalled, err)
 	}
@@ -44,15 +44,15 @@ func (b *progressBody) extend() {
 	b.until, b.missing = time.Now().Add(b.idle), minProgress
 }
 
-// progressWriter ends an answer that nobody takes: each part of it has idle to
-// reach the client, however long the whole takes.
+// progressWriter times out a response that the client does not read: each part has
+// idle to reach the client, however long the whole response takes.
 type progressWriter struct {
 	http.ResponseWriter
 	rc   *http.ResponseController
 	idle time.Duration
 }
 
-// maxUnsent is what must reach the client, or the buffers of its connection,
+// maxUnsent is the number of bytes that must reach the client or its socket buffers
 // within progressWriter.idle.
 const maxUnsent = 32 << 10
 
@@ -75,26 +75,26 @@ func (w *progressWriter) Write(p []byte) (n int, err error) {
 
 func (w *progressWriter) extend() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.idle)) }
 
-// errStalled marks a body that stopped coming.
+// errStalled marks a body that stopped arriving.
 var errStalled = errors.New("the body stopped coming")
 
-// stalled is the answer to it.
+// stalled is the response to errStalled.
 func (s *Server) stalled() *Problem {
 	p := newProblem(http.StatusRequestTimeout, "body_stalled", fmt.Sprintf("less than %d bytes of the body came within %s; send it again, or a large file as a resumable upload (POST /v1/datasets/{ds}/uploads), which resumes", minProgress, s.cfg.BodyIdle))
 	p.Retryable = true
 	return p
 }
 
-// brokenOff is the answer, for those who still listen, to a body that ended
-// before it was whole.
+// brokenOff is the response to a body that ended early, for clients that are still
+// listening.
 func brokenOff() *Problem {
 	p := newProblem(499, "broken_off", "the file broke off on its way; send it again")
 	p.Retryable = true
 	return p
 }
 
-// stallWatch remembers that a body stopped coming or broke off, whatever became
-// of the error on its way.
+// stallWatch remembers that a body stalled or ended early, even if the error is
+// swallowed on the way up.
 type stallWatch struct {
 	io.ReadCloser
 	stalled, brokenOff bool
@@ -107,26 +107,26 @@ func (b *stallWatch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded gives every request with a body a time within which that has to
-// come, whether a handler reads it or not: the server itself reads a little of
-// what a handler leaves. Every answer has a time within which it must be taken.
+// bounded sets a deadline for every request body to arrive, whether or not a
+// handler reads it (the server itself drains a little of an unread body), and for
+// every response to be read.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
-		_ = rc.SetWriteDeadline(time.Time{}) // that of the connection's previous answer may have passed
+		_ = rc.SetWriteDeadline(time.Time{}) // the deadline of the connection's previous response may have passed
 		taken := &progressWriter{w, rc, s.cfg.BodyIdle}
 		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
 			b := &progressBody{ReadCloser: r.Body, rc: rc, idle: s.cfg.BodyIdle}
 			b.extend()
 			_ = b.rc.SetReadDeadline(b.until)
 			r.Body = b
-			taken.idle += b.idle // net/http waits for a body that was left before it sends the answer
+			taken.idle += b.idle // net/http drains an unread body before it sends the response
 		}
 		next.ServeHTTP(taken, r)
 	})
 }
 
-// gate bounds what each tenant does at once in this process.
+// gate limits the concurrent operations of each tenant in this process.
 type gate struct {
 	most int
 	mu   sync.Mutex
@@ -135,7 +135,7 @@ type gate struct {
 
 func newGate(most int) *gate { return &gate{most: most, now: map[string]int{}} }
 
-// enter counts one more; false says that the bound is reached.
+// enter takes a slot. It returns false if the limit is reached.
 func (g *gate) enter(tenant string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,11 +166,11 @@ func tooManyStreams(most int) *Problem {
 	return p
 }
 
-// guardMetrics lets in who has the metrics token, or a key that may do
-// everything: metrics name all tenants.
+// guardMetrics admits the metrics token, and admin keys, because metrics name all
+// tenants.
 func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	if !s.cfg.Auth && s.cfg.MetricsToken == "" {
-		return next // only this host can ask
+		return next // only this host can connect
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secret := bearer(r)
@@ -188,7 +188,7 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	})
 }
 
-// TokenOnly lets in who sends token, and everybody where it is "".
+// TokenOnly admits requests that send token, or all requests if token is "".
 func TokenOnly(next http.Handler, token string) http.Handler {
 	if token == "" {
 		return next

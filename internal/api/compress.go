@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// zipFrom is the size from which JSON is compressed: a smaller answer fits into
-// one packet as it is.
+// zipFrom is the size from which JSON is compressed. A smaller response fits into
+// one packet uncompressed.
 const zipFrom = 2 << 10
 
 var zippers = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is one that exists
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // BestSpeed is a valid level
 	return z
 }}
 
-// compressed sends large JSON answers compressed to those who take them so. A
-// list of a thousand documents is a tenth of its size then.
+// compressed gzips large JSON responses for clients that accept it. A list of a
+// thousand documents shrinks to a tenth.
 func (s *Server) compressed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead || !takesGzip(r.Header.Get("Accept-Encoding")) {
@@ -26,11 +26,11 @@ func (s *Server) compressed(next http.Handler) http.Handler {
 		}
 		z := &zipWriter{ResponseWriter: w}
 		next.ServeHTTP(z, r)
-		z.close() // not after a panic: half an answer must not pass for a whole one
+		z.close() // skipped on panic: a truncated response must not look complete
 	})
 }
 
-// takesGzip reads an Accept-Encoding header.
+// takesGzip reports whether an Accept-Encoding header allows gzip.
 func takesGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, q, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -42,20 +42,20 @@ func takesGzip(header string) bool {
 	return false
 }
 
-// zipWriter holds back the beginning of a JSON answer until it is clear whether
-// it is large enough.
+// zipWriter buffers the start of a JSON response until it is clear whether it is
+// large enough to compress.
 type zipWriter struct {
 	http.ResponseWriter
-	status int // 0 before the header
+	status int // 0 until the header is written
 	json   bool
 	held   []byte
-	z      *gzip.Writer // once the answer is large enough
-	sent   bool         // the header is on its way
+	z      *gzip.Writer // set once the response is large enough
+	sent   bool         // the header was sent
 }
 
 func (w *zipWriter) WriteHeader(status int) {
 	if w.status != 0 || status < 200 {
-		w.ResponseWriter.WriteHeader(status) // 1xx; or net/http says that it came twice
+		w.ResponseWriter.WriteHeader(status) // 1xx, or a second call, which net/http logs
 		return
 	}
 	w.status = status
@@ -69,7 +69,7 @@ func (w *zipWriter) WriteHeader(status int) {
 	}
 }
 
-// send passes the header on.
+// send forwards the header.
 func (w *zipWriter) send() {
 	w.sent = true
 	w.ResponseWriter.WriteHeader(w.status)
@@ -101,7 +101,7 @@ func (w *zipWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FlushError passes on what is held: who flushes wants it to be read.
+// FlushError forwards what is buffered: a handler that flushes wants it read.
 func (w *zipWriter) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -116,7 +116,7 @@ func (w *zipWriter) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// pass sends what is held as it is.
+// pass forwards what is buffered, uncompressed.
 func (w *zipWriter) pass() error {
 	if !w.sent {
 		w.send()

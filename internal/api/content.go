@@ -24,17 +24,17 @@ import (
 	"sheaf/parser/child"
 )
 
-// chunkQuery asks for chunks of one of a document's generations.
+// chunkQuery selects chunks of one generation of a document.
 type chunkQuery struct {
 	generation int // 0 means the live one
 	limit      int
-	cursor     string // "<task>.<chunk>[.<n>]": positions of the next chunk to return; n of those that people made of it
+	cursor     string // "<task>.<chunk>[.<n>]": position of the next chunk to return; n counts the listed chunks at that position
 	page       int
 	rangeID    string
 }
 
-// chunks reads the artifacts of a generation in reading order: they, not the
-// index, are the truth about chunks.
+// chunks reads a generation's artifacts in reading order. Artifacts, not the index,
+// are the source of truth for chunks.
 func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (out []ListedChunk, next string, err error) {
 	generation := cmp.Or(q.generation, d.LiveGeneration)
 	if generation == 0 {
@@ -57,7 +57,7 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 			from[i] = atoi(n)
 		}
 	}
-	// add lists what stands at a place, and reports whether the page has ended there.
+	// add appends the chunks at a position and reports whether the page is full.
 	add := func(i, n int, some []ListedChunk) bool {
 		for k, c := range some {
 			switch {
@@ -96,9 +96,9 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 	}
 	if q.page == 0 && q.rangeID == "" && len(edited.after[""]) > 0 {
 		switch {
-		case len(tasks) == 0: // people added all there is
+		case len(tasks) == 0: // all chunks were added by users
 			last.Ordinal = -1
-		case last.ID == "": // the page begins here
+		case last.ID == "": // the page starts here
 			f, err := artifact.Load(ctx, s.cfg.Blobs, tasks[len(tasks)-1].Result.ArtifactKey)
 			if err != nil || len(f.Chunks) == 0 {
 				return nil, "", err
@@ -111,11 +111,11 @@ func (s *Server) chunks(ctx context.Context, d *sheaf.Document, q chunkQuery) (o
 	return out, next, nil
 }
 
-// presignedGet is how long the address of a download is valid.
+// presignedGet is how long a presigned download URL is valid.
 const presignedGet = 15 * time.Minute
 
-// content serves the original bytes, or with ?redirect=true the address where
-// the blob store serves them, if it does; byte ranges work.
+// content serves the original bytes, with byte ranges. With ?redirect=true it
+// redirects to the blob store's URL, if the store presigns.
 func (s *Server) content(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))
 	if err != nil {
@@ -199,7 +199,7 @@ func clipOf(s string) (*sheaf.Box, error) {
 	return &sheaf.Box{X0: n[0], Y0: n[1], X1: n[2], Y1: n[3]}, nil
 }
 
-// original brings a document's file to this host: of a PDF what is read of it.
+// original fetches a document's file to this host; a PDF in blocks, as it is read.
 func (s *Server) original(ctx context.Context, d *sheaf.Document) (path string, fill blob.Fill, release func(), err error) {
 	if d.MediaType == parser.MediaPDF {
 		return s.cfg.Files.FetchBlocks(ctx, d.BlobKey, d.SHA256, d.Size)
@@ -208,7 +208,7 @@ func (s *Server) original(ctx context.Context, d *sheaf.Document) (path string, 
 	return path, nil, release, err
 }
 
-// pageImage draws one page, or a part of it, such as a figure.
+// pageImage renders one page, or a part of it such as a figure.
 func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))
 	if err != nil {
@@ -249,8 +249,8 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 	s.writeImage(w, img, mediaType, fmt.Sprintf(`"%s-%d-%d-%x"`, d.SHA256, n, dpi, xxhash.Sum64String(r.URL.Query().Get("box"))))
 }
 
-// picture draws a picture that lies inside a document: of DOCX, PPTX, EPUB, and
-// of what LibreOffice converts into them.
+// picture renders a picture embedded in a document: DOCX, PPTX, EPUB, and formats
+// that LibreOffice converts into them.
 func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))
 	if err != nil {
@@ -259,7 +259,7 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 	}
 	name := r.PathValue("picture")
 	side := min(max(cmp.Or(atoi(r.URL.Query().Get("side")), 1024), 16), 4096)
-	if s.cfg.Renderer == nil || len(name) > 64 || drawnBy[d.MediaType] != "" { // those are drawn by the page
+	if s.cfg.Renderer == nil || len(name) > 64 || drawnBy[d.MediaType] != "" { // pageImage renders those
 		s.writeProblem(w, r, newProblem(404, "no_picture", "the document holds no picture of that name; take it from the metadata of a chunk"))
 		return
 	}
@@ -282,11 +282,11 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 	s.writeImage(w, img, mediaType, fmt.Sprintf(`"%s-%s-%d"`, d.SHA256, name, side))
 }
 
-// source is the original of a document, at path, for a Renderer.
+// source returns the original of a document, at path, for a Renderer.
 func (s *Server) source(ctx context.Context, d *sheaf.Document, path string, fill blob.Fill) child.Source {
 	config := d.ParseConfig
 	if full, err := s.cfg.Catalog.Document(ctx, tenantOf(ctx), d.ID); err == nil {
-		config = full.ParseConfig // with the password, which d does not show
+		config = full.ParseConfig // with the password, which d omits
 	}
 	return child.Source{
 		Path: path, Fill: fill, Format: drawnBy[d.MediaType], Key: d.ID + "/render/" + d.BlobKey,
@@ -299,10 +299,10 @@ func (s *Server) writeImage(w http.ResponseWriter, img []byte, mediaType, etag s
 	w.Header().Set("Cache-Control", "private, max-age=86400")
 	w.Header().Set("ETag", etag)
 	w.Header().Set("Content-Length", strconv.Itoa(len(img)))
-	_, _ = w.Write(img) // who has gone needs no picture
+	_, _ = w.Write(img) // the client may be gone
 }
 
-// drawnBy is the parser that draws the pages of a media type.
+// drawnBy names the parser that renders pages of a media type.
 var drawnBy = map[string]string{
 	parser.MediaPDF: "pdf", "image/png": "image", "image/jpeg": "image", "image/tiff": "image", "image/webp": "image",
 }
@@ -311,8 +311,8 @@ func pathOf(r *http.Request) DocumentPath {
 	return DocumentPath{DatasetPath{r.PathValue("ds")}, r.PathValue("doc")}
 }
 
-// blobSeeker reads an object for http.ServeContent: one request to the store
-// for each run of bytes.
+// blobSeeker reads an object for http.ServeContent: one request to the store for
+// each contiguous read.
 type blobSeeker struct {
 	ctx  context.Context
 	s    *Server

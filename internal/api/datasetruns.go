@@ -21,8 +21,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// DatasetRun is one run of a kind over the documents of a dataset that were live
-// when it began.
+// DatasetRun is one run of a kind over the documents that were live in a dataset
+// when it started.
 type DatasetRun struct {
 	ID        string             `json:"id"`
 	Kind      sheaf.TaskKind     `json:"kind" enum:"raptor,mindmap,graphrag"`
@@ -58,20 +58,20 @@ type RunBudget struct {
 	MaxPrice  float64 `json:"max_price,omitempty" minimum:"0" doc:"the same as a price, in the currency of price.currency"`
 }
 
-// NewRun asks for a run.
+// NewRun is the body that starts a run.
 type NewRun struct {
 	RunBudget
 	AutoUpdate string          `json:"auto_update,omitempty" format:"duration" doc:"begin the next run by itself so long after this one, such as 10m, where documents have changed; at least 1m"`
 	Options    json.RawMessage `json:"options,omitempty" doc:"of the kind; absent: those of the dataset's settings, of the run before, or the defaults"`
 }
 
-// RunStarted is the answer to a run, or to a dry run.
+// RunStarted is the response to a run or a dry run.
 type RunStarted struct {
 	*DatasetRun
 	Plan *RunPlan `json:"plan,omitempty" doc:"of a dry run"`
 }
 
-// RunPlan says what a run would do at most.
+// RunPlan is an upper bound on what a run would do.
 type RunPlan struct {
 	Documents int     `json:"documents" doc:"that are live"`
 	Current   int     `json:"current" doc:"of them that have what the run makes, by the same options"`
@@ -82,7 +82,7 @@ type RunPlan struct {
 	Currency  string  `json:"currency,omitempty"`
 }
 
-// Wiped says what a wipe removed.
+// Wiped reports what a wipe removed.
 type Wiped struct {
 	Runs int `json:"runs" doc:"that are forgotten; what they made is gone from search"`
 }
@@ -93,7 +93,7 @@ type RunPath struct {
 	Run string `path:"run" doc:"id of the run" maxLength:"64"`
 }
 
-// runKinds are the kinds that can be started, with what they are called.
+// runKinds are the kinds that can be started, with what they produce.
 var runKinds = []struct {
 	kind  sheaf.TaskKind
 	makes string
@@ -118,7 +118,7 @@ func (s *Server) shownRun(r *taskstore.DatasetRun) *DatasetRun {
 	return out
 }
 
-// budget lays a budget over options.
+// budget applies a budget to options.
 func (s *Server) budget(b RunBudget, o *taskstore.RunOptions) error {
 	o.MaxTokens, o.MaxPrice, o.Price = b.MaxTokens, b.MaxPrice, s.cfg.Prices.PerMillionTokens
 	if b.MaxPrice > 0 && o.Price == 0 {
@@ -127,12 +127,12 @@ func (s *Server) budget(b RunBudget, o *taskstore.RunOptions) error {
 	return nil
 }
 
-// leastAutoUpdate keeps a dataset that always changes from being run over without
+// leastAutoUpdate keeps a constantly changing dataset from being processed without
 // a pause.
 const leastAutoUpdate = time.Minute
 
-// runOptions reads what a run is asked for. The options of the kind are those of
-// the run before where none are given.
+// runOptions reads the options of a requested run. Without options of the kind,
+// those of the previous run apply.
 func (s *Server) runOptions(ctx context.Context, ds *sheaf.Dataset, kind sheaf.TaskKind, ask NewRun) (o taskstore.RunOptions, same bool, err error) {
 	budget := ask.RunBudget
 	if budget == (RunBudget{}) {
@@ -176,7 +176,7 @@ func (s *Server) runOptions(ctx context.Context, ds *sheaf.Dataset, kind sheaf.T
 	return o, same, nil
 }
 
-// optionsIn are the options of a kind that a dataset's settings have, nil for none.
+// optionsIn returns a kind's options from a dataset's settings, or nil.
 func optionsIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (options json.RawMessage) {
 	for _, r := range settings.Runs {
 		if r.Kind == kind {
@@ -186,7 +186,7 @@ func optionsIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (options json.RawMessag
 	return options
 }
 
-// budgetIn is the budget of runs of a kind that a dataset's settings have.
+// budgetIn returns the run budget of a kind from a dataset's settings.
 func budgetIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (RunBudget, error) {
 	for _, r := range settings.Runs {
 		if r.Kind == kind {
@@ -197,7 +197,7 @@ func budgetIn(c sheaf.ParseConfig, kind sheaf.TaskKind) (RunBudget, error) {
 	return RunBudget{}, nil
 }
 
-// checkRunSettings refuses settings of runs that no run could obey.
+// checkRunSettings rejects run settings that no run could follow.
 func (s *Server) checkRunSettings(c sheaf.ParseConfig) error {
 	for _, r := range settings.Runs {
 		b, err := r.BudgetIn(c)
@@ -214,14 +214,14 @@ func (s *Server) checkRunSettings(c sheaf.ParseConfig) error {
 	return nil
 }
 
-// optionsOf are those of the kinds of runs.
+// optionsOf holds the options of all kinds of runs.
 type optionsOf struct {
 	raptor raptor.Options
 	graph  graph.RunOptions
-	is     string // all of them, to compare
+	is     string // all of them encoded, for comparison
 }
 
-// readOptions checks the options of a kind, and completes them.
+// readOptions validates the options of a kind and fills in defaults.
 func readOptions(kind sheaf.TaskKind, config json.RawMessage) (o optionsOf, err error) {
 	o.raptor = raptor.Defaults()
 	switch kind {
@@ -240,14 +240,14 @@ func readOptions(kind sheaf.TaskKind, config json.RawMessage) (o optionsOf, err 
 	return o, err
 }
 
-// planRun says what a run would do at most: a model is asked for each node, and
-// reads what is below it.
+// planRun estimates the most that a run would do: the model is called once per node
+// and reads everything below it.
 func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, of optionsOf) *RunPlan {
 	p, o := &RunPlan{Documents: f.Documents, Current: f.Current, Chunks: f.Chunks}, of.raptor
 	if !s.cfg.Ingest.Chat || of.graph.Method == graph.MethodCooccurrence {
 		return p
 	}
-	if kind == sheaf.KindGraphRAG { // is asked once of each chunk, if the answers are of use
+	if kind == sheaf.KindGraphRAG { // one call per chunk, if the answers are usable
 		p.Calls, p.Tokens = f.Chunks, f.Tokens+f.Chunks*graphTokens
 		p.Price, p.Currency = s.priced(p.Tokens)
 		return p
@@ -263,7 +263,7 @@ func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, of option
 		p.Calls += int64(nodes)
 		p.Tokens += int64(read + nodes*(answer+overhead))
 		read = nodes * answer
-		if kind != sheaf.KindRaptor { // which names the nodes of one layer
+		if kind != sheaf.KindRaptor { // a mind map only names the nodes of one layer
 			break
 		}
 	}
@@ -271,7 +271,7 @@ func (s *Server) planRun(kind sheaf.TaskKind, f taskstore.RunForecast, of option
 	return p
 }
 
-// priced is what tokens cost; nothing where no price is configured.
+// priced returns the cost of tokens, or zero if no price is configured.
 func (s *Server) priced(tokens int64) (price float64, currency string) {
 	if s.cfg.Prices.PerMillionTokens == 0 {
 		return 0, ""
@@ -279,11 +279,11 @@ func (s *Server) priced(tokens int64) (price float64, currency string) {
 	return float64(tokens) / 1e6 * s.cfg.Prices.PerMillionTokens, s.cfg.Prices.Currency
 }
 
-// graphTokens are what a question about a chunk and its answer have at most beside
-// the chunk.
+// graphTokens is the maximum tokens of a prompt about a chunk and its answer,
+// excluding the chunk.
 const graphTokens = 2048 + 150
 
-// mindmapAnswer is how many tokens the name of a node may have.
+// mindmapAnswer is the maximum tokens in the name of a node.
 const mindmapAnswer = 32
 
 func (s *Server) datasetRunRoutes() {
@@ -405,13 +405,13 @@ func (s *Server) datasetRunRoutes() {
 	})
 }
 
-// mindmapFile is a mind map as a file.
+// mindmapFile is a mind map served as a file.
 type mindmapFile struct {
 	ContentType string `header:"Content-Type"`
 	Body        []byte
 }
 
-// maxMindmaps bounds the documents that the mind map of a dataset shows.
+// maxMindmaps bounds the documents shown in a dataset's mind map.
 const maxMindmaps = 200
 
 func (s *Server) mindmapRoute() {
@@ -448,8 +448,8 @@ func (s *Server) mindmapRoute() {
 	})
 }
 
-// mindmap reads the mind map of a document, or puts those of a dataset's
-// documents below one root.
+// mindmap reads the mind map of a document, or joins those of a dataset's documents
+// under one root.
 func (s *Server) mindmap(ctx context.Context, ds *sheaf.Dataset, document string) (*mindmap.MapNode, error) {
 	results, err := s.cfg.Catalog.RunResults(ctx, ds.TenantID, ds.ID, sheaf.KindMindmap, document, "", maxMindmaps)
 	if err != nil {
@@ -459,7 +459,7 @@ func (s *Server) mindmap(ctx context.Context, ds *sheaf.Dataset, document string
 	for _, r := range results {
 		stored, err := artifact.Load(ctx, s.cfg.Blobs, sheaf.ArtifactKey(ds.TenantID, r.DocumentID, r.RangeID))
 		if errors.Is(err, sheaf.ErrNotFound) {
-			continue // it went meanwhile
+			continue // deleted in the meantime
 		}
 		if err != nil {
 			return nil, err

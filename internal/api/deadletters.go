@@ -38,14 +38,14 @@ type AnyTenantsDeadSelection struct {
 	Tenant Given `json:"tenant_id,omitempty" minLength:"1" maxLength:"64" doc:"only this tenant's"`
 }
 
-// CleanUpRequest says how old what is removed must be.
+// CleanUpRequest says how old data must be to be removed.
 type CleanUpRequest struct {
 	Retention int64 `json:"retention_seconds,omitempty" minimum:"3600" maximum:"315360000" default:"604800" doc:"what is younger stays"`
 	DryRun    bool  `json:"dry_run,omitempty" doc:"count, and change nothing"`
 }
 
-// deadLetterRoutes come twice: for the tenant of the key, and below /v1/admin
-// for all of them.
+// deadLetterRoutes registers each route twice: for the key's tenant, and under
+// /v1/admin for all tenants.
 func (s *Server) deadLetterRoutes() {
 	retry := func(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (*output[Count], error) {
 		n, err := s.cfg.Catalog.RetryDead(ctx, tenantID, f)
@@ -128,14 +128,14 @@ func (s *Server) deadLetterRoutes() {
 	})
 }
 
-// A request removes what it can in cleanupPatience, and at most cleanupRounds
-// thousand rows of each kind.
+// A request cleans up for at most cleanupPatience, and removes at most
+// cleanupRounds thousand rows of each kind.
 const (
 	cleanupPatience = 20 * time.Second
 	cleanupRounds   = 100
 )
 
-// Cleaned says what a cleanup removed.
+// Cleaned reports what a cleanup removed.
 type Cleaned struct {
 	taskstore.CleanupReport
 	More   bool `json:"more,omitempty" doc:"there is more to remove: send the request again"`
@@ -151,12 +151,12 @@ type Try struct {
 	Outcome   string         `json:"outcome,omitempty" doc:"done, failed, dead, lost, released, snoozed, canceled or superseded; empty while it runs"`
 	Text      string         `json:"text,omitempty"`
 	Failure   *sheaf.Failure `json:"failure,omitempty" doc:"detail holds the last lines of the parser or the stack"`
-	// Of pages that failed alone, while the others were read.
+	// Output is from pages that failed individually while the rest were read.
 	Output []sheaf.UnitOutput `json:"output,omitempty" doc:"the last lines of the parser on each page that it stopped on, while the others were read"`
 }
 
-// triesOf folds a task's history, oldest first, into its attempts. What ends
-// an attempt from outside is written under the epoch after the attempt's.
+// triesOf groups a task's history, oldest first, into attempts. An event that ends
+// an attempt from outside is recorded under the next epoch.
 func triesOf(events []sheaf.Event) []Try {
 	out := []Try{}
 	for _, e := range events {
@@ -180,7 +180,7 @@ func triesOf(events []sheaf.Event) []Try {
 			continue
 		}
 		if over && !(e.Kind == sheaf.EventDead && e.At.Equal(last.EndedAt)) {
-			continue // canceled or purged while it waited: no part of an attempt
+			continue // canceled or purged while it waited: not part of an attempt
 		}
 		last.EndedAt, last.Outcome, last.Text = e.At, e.Kind, e.Text
 		if len(e.Detail) > 0 && (e.Kind == sheaf.EventFailed || e.Kind == sheaf.EventDead) {
@@ -193,8 +193,8 @@ func triesOf(events []sheaf.Event) []Try {
 	return out
 }
 
-// contentPath is where the bytes that the task read can be had; "" where it
-// read none.
+// contentPath returns the URL path of the bytes the task read, or "" if it read
+// none.
 func contentPath(t *sheaf.Task) string {
 	if t.DatasetID == "" || t.DocumentID == "" {
 		return ""

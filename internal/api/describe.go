@@ -9,16 +9,16 @@ import (
 	"sheaf/internal/apidoc"
 )
 
-// property is what the description of the API says of a key beyond its type.
+// property describes a key in the OpenAPI document beyond its type.
 type property struct {
 	schemas, key string // schemas separated by spaces
 	text         string
-	values       string // all that it can be, separated by commas
+	values       string // all allowed values, comma-separated
 	list         bool   // never null
 }
 
-// properties are those of types that the API shows as they are stored; the
-// types of the API itself have tags.
+// properties covers types that the API returns as stored; the API's own types use
+// struct tags.
 var properties = []property{
 	{"Delay", "reason", "in words, such as that the embedding server asks to slow down", "", false},
 	{"Delay", "next_at", "when it is tried again", "", false},
@@ -133,13 +133,13 @@ var properties = []property{
 	{"WorkerStatus DiagnosedExecutor", "version", "which build it is", "", false},
 }
 
-// describeProperties writes them into the schemas. A key that does not exist is
-// an error of the table: it panics.
+// describeProperties writes properties into the schemas. It panics on a key that
+// does not exist, since the table is then wrong.
 func describeProperties(schemas map[string]*huma.Schema) {
 	for _, p := range properties {
 		for name := range strings.FieldsSeq(p.schemas) {
 			if schemas[name] == nil {
-				continue // of routes that this server does not have
+				continue // of routes that this server does not register
 			}
 			s := schemas[name].Properties[p.key]
 			if s == nil {
@@ -156,8 +156,8 @@ func describeProperties(schemas map[string]*huma.Schema) {
 	}
 }
 
-// describeAll says what types and routes have left open: properties that mean
-// the same wherever they stand, parameters, and the examples of requests.
+// describeAll fills in what types and routes leave undescribed: properties that
+// mean the same everywhere, parameters, and request examples.
 func describeAll(o *huma.OpenAPI) {
 	for name, schema := range o.Components.Schemas.Map() {
 		schema.Description = cmp.Or(schema.Description, schemaTexts[name])

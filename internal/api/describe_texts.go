@@ -1,7 +1,7 @@
 package api
 
-// keyTexts describe keys that mean the same wherever they stand. A tag of the
-// type itself, or a row of properties, comes before them.
+// keyTexts describes keys that mean the same everywhere. A struct tag or a row of
+// properties takes precedence.
 var keyTexts = map[string]string{
 	"added":                      "how many were added",
 	"ahead_others":               "tasks of other tenants that are served before the last task of the job",
@@ -252,7 +252,7 @@ var keyTexts = map[string]string{
 	"y1":                         "lower edge, in points from the page's top",
 }
 
-// schemaTexts describe types, for the properties that refer to them.
+// schemaTexts describes types, for properties that refer to them.
 var schemaTexts = map[string]string{
 	"AppliedEdit":      "what people changed in the chunk",
 	"BatchAnswer":      "the job that does it",
@@ -302,7 +302,7 @@ var schemaTexts = map[string]string{
 	"Receipt":          "what was deleted, signed when the last of it is gone",
 }
 
-// parameterTexts describe parameters whose types do not.
+// parameterTexts describes parameters whose types carry no description.
 var parameterTexts = map[string]string{
 	"order":          "newest or oldest first",
 	"document":       "id of a document",
@@ -329,13 +329,13 @@ var parameterTexts = map[string]string{
 	"receipt":        "id of a receipt",
 }
 
-// Ids in examples.
+// IDs used in examples.
 const (
 	exampleID    = "0f8e6d5c4b3a29180716253443526170"
 	exampleChunk = "5e884898da28047151d0e56f8dc62927"
 )
 
-// pathExamples stand for the names in paths.
+// pathExamples are example values for path parameters.
 var pathExamples = map[string]string{
 	"ds": "default", "doc": exampleID, "job": "1a2b3c4d5e6f708192a3b4c5d6e7f809", "task": "2b3c4d5e6f708192a3b4c5d6e7f8091a", "tenant": "acme", "key": "3c4d5e6f708192a3b4c5d6e7f8091a2b",
 	"range": "4d5e6f708192a3b4c5d6e7f8091a2b3c", "n": "1", "picture": "1-0", "upload": "5e6f708192a3b4c5d6e7f8091a2b3c4d", "webhook": "6f708192a3b4c5d6e7f8091a2b3c4d5e",
@@ -344,7 +344,7 @@ var pathExamples = map[string]string{
 	"node": "cut", "split": "c5d6e7f8091a2b3c4d5e6f708192a3b4",
 }
 
-// parameterExamples stand for other parameters that examples send, by operation.
+// parameterExamples are example values for other parameters, by operation.
 var parameterExamples = map[string]map[string]any{
 	"create-upload":   {"Tus-Resumable": tusVersion, "Upload-Length": "5", "Upload-Metadata": "filename bm90ZXMudHh0,hold"},
 	"head-upload":     {"Tus-Resumable": tusVersion},
@@ -377,7 +377,7 @@ from = ["cut"]
 
 type object = map[string]any
 
-// bodyExamples are request bodies, by operation.
+// bodyExamples are example request bodies, by operation.
 var bodyExamples = map[string]any{
 	"clean-up":               object{"dry_run": true},
 	"purge-all-dead-letters": object{"tenant_id": "acme", "code": "parse_timeout", "dry_run": true},

@@ -13,17 +13,17 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds of one record: about 100 MB in the worst case.
+// Bounds of one record: about 100 MB at worst.
 const (
 	diagnosedDocuments = 200
 	diagnosedTasks     = 20_000
 	diagnosedEvents    = 50_000
-	diagnosedPage      = 3000 // events read at once
+	diagnosedPage      = 3000 // events per read
 )
 
-// Diagnostics is the flight record of a job or a document: all that is known
-// of its run, and nothing of what was read. Names, texts, metadata and the
-// parser's own output may quote a document, so they are left out.
+// Diagnostics is the flight record of a job or a document: everything known about
+// its run, and nothing of its content. Names, texts, metadata and the parser's own
+// output may quote a document and are omitted.
 type Diagnostics struct {
 	What         string                `json:"what" doc:"says what the record holds and leaves out"`
 	MadeAt       time.Time             `json:"made_at"`
@@ -37,7 +37,7 @@ type Diagnostics struct {
 	Truncated    bool                  `json:"truncated" doc:"there is more than the record holds"`
 }
 
-// DiagnosedExecutor is an executor that is alive.
+// DiagnosedExecutor is a live executor.
 type DiagnosedExecutor struct {
 	ID        string    `json:"id"`
 	Version   string    `json:"version"`
@@ -46,7 +46,7 @@ type DiagnosedExecutor struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-// DiagnosedDocument is a document without what it says.
+// DiagnosedDocument is a document without its content.
 type DiagnosedDocument struct {
 	ID             string              `json:"id"`
 	MediaType      string              `json:"media_type"`
@@ -71,13 +71,13 @@ type DiagnosedDocument struct {
 	FinishedAt     time.Time           `json:"finished_at,omitzero"`
 }
 
-// DiagnosedWarning is a warning without its words.
+// DiagnosedWarning is a warning without its message.
 type DiagnosedWarning struct {
 	Code string `json:"code"`
 	Page int    `json:"page,omitempty"`
 }
 
-// DiagnosedEvent is an event without its words.
+// DiagnosedEvent is an event without its message.
 type DiagnosedEvent struct {
 	Seq        int64          `json:"seq"`
 	At         time.Time      `json:"at"`
@@ -107,7 +107,7 @@ func (s *Server) diagnosticsRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		job.Name = "" // names files
+		job.Name = "" // contains file names
 		d := &Diagnostics{Job: job, Truncated: next != ""}
 		return s.diagnose(ctx, d, docs, taskstore.EventFilter{JobID: job.ID})
 	})
@@ -120,7 +120,7 @@ func (s *Server) diagnosticsRoutes() {
 	})
 }
 
-// diagnose fills a record for documents and the events of one subject.
+// diagnose fills in a record from documents and the events of one subject.
 func (s *Server) diagnose(ctx context.Context, d *Diagnostics, docs []sheaf.Document, of taskstore.EventFilter) (*output[*Diagnostics], error) {
 	d.What = "Sheaf flight record; holds no document text, names or metadata"
 	d.MadeAt, d.Server = time.Now().UTC(), s.cfg.Build
@@ -178,8 +178,8 @@ func (s *Server) diagnose(ctx context.Context, d *Diagnostics, docs []sheaf.Docu
 	return &output[*Diagnostics]{d}, nil
 }
 
-// dependencies says how each dependency is, without its words, which may name
-// hosts.
+// dependencies returns the state of each dependency without its error, which may
+// name hosts.
 func (s *Server) dependencies(ctx context.Context) map[string]Dependency {
 	if s.cfg.Health == nil {
 		return map[string]Dependency{}
@@ -241,7 +241,7 @@ func diagnosedWarnings(ws []sheaf.Warning) []DiagnosedWarning {
 	return out
 }
 
-// wordless is a failure without its message and detail.
+// wordless returns a failure without its message and detail.
 func wordless(f *sheaf.Failure) *sheaf.Failure {
 	if f == nil {
 		return nil

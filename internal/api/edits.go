@@ -20,18 +20,18 @@ type ChunkPath struct {
 	Chunk string `path:"chunk" maxLength:"64" doc:"id of the chunk, as lists and searches answer it"`
 }
 
-// EditPath names what was made of one chunk.
+// EditPath names the edit of one chunk.
 type EditPath struct {
 	DocumentPath
 	Edit string `path:"edit" maxLength:"64" doc:"id of the edit"`
 }
 
-// IfMatch guards a change.
+// IfMatch makes a change conditional.
 type IfMatch struct {
 	IfMatch string `header:"If-Match" maxLength:"32" doc:"the version of the edit that was read, 0 for a chunk that nobody edited: where it is another by now, nothing is changed and the answer is 412"`
 }
 
-// version is the version that the caller has read, nil for any.
+// version returns the version the caller has read, or nil for any.
 func (m IfMatch) version() (*int, error) {
 	text := strings.Trim(strings.TrimPrefix(strings.TrimSpace(m.IfMatch), "W/"), `"`)
 	if text == "" || text == "*" {
@@ -44,7 +44,7 @@ func (m IfMatch) version() (*int, error) {
 	return &n, nil
 }
 
-// ChunkPatch is what to change of a chunk. What is absent stays as it is.
+// ChunkPatch is a partial change of a chunk. Absent fields are kept.
 type ChunkPatch struct {
 	Text      *string      `json:"text,omitempty" maxLength:"32768" doc:"what it shall read; it is embedded again"`
 	Keywords  *[]string    `json:"keywords,omitempty" maxItems:"32" doc:"it is found by them, too; they take the place of those that it has"`
@@ -53,7 +53,7 @@ type ChunkPatch struct {
 	Enabled   *bool        `json:"enabled,omitempty" doc:"false: no search finds it"`
 }
 
-// NewChunk is a chunk that people add to a document.
+// NewChunk is a chunk that a user adds to a document.
 type NewChunk struct {
 	Text      string      `json:"text" minLength:"1" maxLength:"32768"`
 	Keywords  []string    `json:"keywords,omitempty" maxItems:"32"`
@@ -62,12 +62,12 @@ type NewChunk struct {
 	After     string      `json:"after,omitempty" maxLength:"64" doc:"id of the chunk that it stands behind, whose pages and headings it has; absent: at the end of the document"`
 }
 
-// UndoRequest says what to go back to.
+// UndoRequest names the version to restore.
 type UndoRequest struct {
 	To *int `json:"to,omitempty" minimum:"0" doc:"version of the edit whose content is wanted again, 0 for the chunk as it was parsed; absent: the one before the newest"`
 }
 
-// AppliedEdit says of a chunk that people edited it.
+// AppliedEdit marks a chunk as edited.
 type AppliedEdit struct {
 	ID        string `json:"id"`
 	Version   int    `json:"version"`
@@ -76,16 +76,16 @@ type AppliedEdit struct {
 	Enabled   bool   `json:"enabled" doc:"false: no search finds the chunk"`
 }
 
-// ListedChunk is a chunk as people edited it.
+// ListedChunk is a chunk with its edit applied.
 type ListedChunk struct {
 	sheaf.Chunk
 	Edit *AppliedEdit `json:"edit,omitempty" doc:"absent where nobody edited the chunk"`
 }
 
-// Edit is what people made of one chunk.
+// Edit is a user's edit of one chunk.
 type Edit struct {
 	AppliedEdit
-	// DocumentID also finds answers to idempotency keys that tell of the document.
+	// DocumentID also links stored idempotent responses to the document.
 	DocumentID string       `json:"document_id"`
 	State      EditState    `json:"state" enum:"applied,undone,unplaced" doc:"unplaced: the published version does not have the chunk, or several that read the same; it is looked for in each later one"`
 	ChunkID    string       `json:"chunk_id,omitempty" doc:"of the chunk in the published version; absent while there is none"`
@@ -102,7 +102,7 @@ type Edit struct {
 	UpdatedAt  time.Time    `json:"updated_at"`
 }
 
-// EditState says whether an edit shows.
+// EditState reports whether an edit is applied.
 type EditState string
 
 // EditVersion is one version of an edit.
@@ -124,13 +124,13 @@ type EditHistory struct {
 	Versions []EditVersion `json:"versions" nullable:"false" doc:"newest first"`
 }
 
-// EditedChunk is a chunk and what people made of it.
+// EditedChunk is a chunk and its edit.
 type EditedChunk struct {
 	Chunk *sheaf.Chunk `json:"chunk,omitempty" doc:"as it is listed now; absent where it is deleted, or not in the published version"`
 	Edit  *Edit        `json:"edit,omitempty" doc:"absent where nobody edited the chunk"`
 }
 
-// editedOut is an EditedChunk with the tag that a change of it hands back.
+// editedOut is an EditedChunk with its ETag, for use as If-Match.
 type editedOut struct {
 	ETag string `header:"ETag" doc:"version of the edit, for If-Match"`
 	Body EditedChunk
@@ -171,7 +171,7 @@ func editedChunk(e *edits.Edited, err error) (*editedOut, error) {
 	return out, nil
 }
 
-// editor is who edits a document, which the caller may see.
+// editor identifies the caller as an editor of a document that it may see.
 func (s *Server) editor(ctx context.Context, p DocumentPath, m IfMatch) (w edits.Who, err error) {
 	d, err := s.document(ctx, p)
 	if err != nil {
@@ -305,13 +305,13 @@ func (s *Server) editRoutes() {
 	})
 }
 
-// overlay is the edits of a document by the chunks that they are of.
+// overlay holds a document's edits, keyed by chunk.
 type overlay struct {
 	of    map[string]*taskstore.ChunkEdit
-	after map[string][]*taskstore.ChunkEdit // added chunks, "" for the end of the document
+	after map[string][]*taskstore.ChunkEdit // added chunks; "" is the end of the document
 }
 
-// overlay reads the edits that apply to a generation; none to one that is not live.
+// overlay reads the edits of a generation; only the live one has any.
 func (s *Server) overlay(ctx context.Context, d *sheaf.Document, generation int) (o overlay, err error) {
 	if generation != d.LiveGeneration || s.cfg.Edits == nil {
 		return o, nil
@@ -334,7 +334,7 @@ func (s *Server) overlay(ctx context.Context, d *sheaf.Document, generation int)
 	return o, nil
 }
 
-// listed is a chunk as people edited it, and the chunks that they added behind it.
+// listed returns a chunk with its edit applied, then the chunks added after it.
 func (o overlay) listed(c sheaf.Chunk) (out []ListedChunk) {
 	if e := o.of[c.ID]; e == nil {
 		out = append(out, ListedChunk{Chunk: c})
@@ -344,7 +344,7 @@ func (o overlay) listed(c sheaf.Chunk) (out []ListedChunk) {
 	return append(out, o.added(c.ID, c)...)
 }
 
-// added are the chunks that people added behind a chunk, or for "" at the end.
+// added returns the chunks that users added after a chunk, or for "" at the end.
 func (o overlay) added(id string, behind sheaf.Chunk) (out []ListedChunk) {
 	for _, e := range o.after[id] {
 		if !e.Content.Deleted {

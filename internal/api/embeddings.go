@@ -17,16 +17,16 @@ import (
 	"sheaf/internal/embed"
 )
 
-// Bounds of one request for vectors, by OpenAI's description of the interface.
+// Bounds of one embeddings request, from OpenAI's API reference.
 const (
 	maxEmbedTexts      = 2048
 	maxEmbedTextTokens = 8192
 	maxEmbedTokens     = 300_000
 	maxEmbedBytes      = 8 << 20 // of the body
-	maxEmbedCalls      = 16      // of a tenant at once, in this process
+	maxEmbedCalls      = 16      // concurrent calls of a tenant in this process
 )
 
-// EmbedRequest asks for vectors in the form of OpenAI's interface.
+// EmbedRequest is an embeddings request in OpenAI's format.
 type EmbedRequest struct {
 	Input          EmbedInput `json:"input" doc:"a text, a list of texts, or texts as cl100k_base tokens: at most 2,048 texts of 8,192 tokens each and 300,000 together"`
 	Model          string     `json:"model,omitempty" doc:"any name; the answer says which model is configured and was used"`
@@ -45,7 +45,7 @@ func (EmbedInput) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{text, {Type: huma.TypeArray, Items: text}, {Type: huma.TypeArray, Items: number}, {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeArray, Items: number}}}}
 }
 
-// texts reads the input.
+// texts decodes the input.
 func (in EmbedInput) texts() ([]string, error) {
 	var text string
 	var texts, fromTokens []string
@@ -71,7 +71,7 @@ func (in EmbedInput) texts() ([]string, error) {
 	return fromTokens, nil
 }
 
-// checkTexts counts the tokens and refuses what is over a bound.
+// checkTexts counts tokens and rejects input over a bound.
 func checkTexts(texts []string) (tokens int, err error) {
 	if len(texts) == 0 || len(texts) > maxEmbedTexts {
 		return 0, newProblem(400, "", fmt.Sprintf("input has %d texts; give 1 to %d", len(texts), maxEmbedTexts))
@@ -91,7 +91,7 @@ func checkTexts(texts []string) (tokens int, err error) {
 	return tokens, nil
 }
 
-// EmbedAnswer holds a vector for each text, in order.
+// EmbedAnswer holds one vector per text, in order.
 type EmbedAnswer struct {
 	Object string      `json:"object" enum:"list"`
 	Data   []Embedding `json:"data" nullable:"false"`
@@ -99,8 +99,8 @@ type EmbedAnswer struct {
 	Usage  EmbedUsage  `json:"usage"`
 }
 
-// Embedding is one vector, of length one, or all zeros for a text in which the
-// model knows nothing.
+// Embedding is a unit vector, or all zeros for a text without any token the model
+// knows.
 type Embedding struct {
 	Object    string `json:"object" enum:"embedding"`
 	Index     int    `json:"index"`
@@ -145,7 +145,7 @@ func (s *Server) embeddingRoutes() {
 			purpose = embed.Query
 		}
 		vectors, err := embed.Each(ctx, s.cfg.Embedder, texts, purpose)
-		if f, ok := errors.AsType[*sheaf.Failure](err); ok { // it names the address of the model's server
+		if f, ok := errors.AsType[*sheaf.Failure](err); ok { // the message names the model server's address
 			s.log.WarnContext(ctx, "texts of a request were not embedded", "error", err)
 			p := newProblem(http.StatusServiceUnavailable, f.Code, "the embedding model did not answer; try again, and see /readyz")
 			p.Category, p.Retryable = f.Category, f.Retryable

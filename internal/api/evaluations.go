@@ -24,7 +24,7 @@ type EvaluationPath struct {
 	Evaluation string `path:"evaluation" maxLength:"64" doc:"id of the evaluation"`
 }
 
-// ExpectedHit is a hit that a query should have.
+// ExpectedHit is a hit that a query is expected to return.
 type ExpectedHit struct {
 	Document string `json:"document,omitempty" maxLength:"512" doc:"id or name of the document that answers; absent: any that says the text"`
 	From     int    `json:"from,omitempty" minimum:"1" doc:"first page that answers; absent: any of the document"`
@@ -32,30 +32,30 @@ type ExpectedHit struct {
 	Text     string `json:"text,omitempty" maxLength:"2000" doc:"that the hit says, whatever the case and white space"`
 }
 
-// NewQuery is a question with the hits that it should have.
+// NewQuery is a question with its expected hits.
 type NewQuery struct {
 	Question string        `json:"question" minLength:"1" maxLength:"2000" doc:"as people ask it"`
 	Expected []ExpectedHit `json:"expected" minItems:"1" maxItems:"20" nullable:"false" doc:"hits that answer it"`
 }
 
-// QueriesImport is many questions at once.
+// QueriesImport saves many questions at once.
 type QueriesImport struct {
 	Queries []NewQuery `json:"queries" minItems:"1" maxItems:"1000" nullable:"false" doc:"a question that the dataset has gets these expected hits"`
 }
 
-// QueriesImported says how many queries were saved.
+// QueriesImported reports how many queries were saved.
 type QueriesImported struct {
 	Saved int `json:"saved" doc:"queries that are now as given"`
 }
 
-// GenerateQueries says what questions are to be made of.
+// GenerateQueries says what to generate questions from.
 type GenerateQueries struct {
 	From   taskstore.QuerySource `json:"from,omitempty" enum:"headings,chunks" default:"headings" doc:"headings: each is asked for, and answered by the pages of its section; chunks: the language model of chat.url writes a question about each"`
 	Limit  int                   `json:"limit" required:"false" minimum:"1" maximum:"200" default:"50" doc:"questions at most, of all documents alike"`
 	DryRun bool                  `json:"dry_run,omitempty" doc:"save nothing, and ask no model: say what would be made"`
 }
 
-// GeneratedQueries says what was made.
+// GeneratedQueries reports what was generated.
 type GeneratedQueries struct {
 	Saved   int                    `json:"saved" doc:"questions that were saved"`
 	Queries []taskstore.SavedQuery `json:"queries" nullable:"false" doc:"those questions; with dry_run those that would be saved, without ids"`
@@ -66,7 +66,7 @@ type GeneratedQueries struct {
 	DryRun  bool                   `json:"dry_run,omitempty" doc:"nothing was saved"`
 }
 
-// RankedQuery is what an evaluation found of one query.
+// RankedQuery is the result of one query in an evaluation.
 type RankedQuery struct {
 	taskstore.QueryResult
 	Question string `json:"question,omitempty" doc:"absent when the query was deleted or changed since"`
@@ -96,7 +96,7 @@ type EvaluationAnswer struct {
 	Changes     []ChangedRank             `json:"changes,omitempty" doc:"queries whose rank changed, what became worse first; queries that were changed in between are left out"`
 }
 
-// Evaluations holds saved queries, and what was measured by them.
+// Evaluations holds saved queries and their evaluations.
 type Evaluations interface {
 	SaveQueries(ctx context.Context, tenantID, datasetID string, qs []taskstore.SavedQuery) ([]taskstore.SavedQuery, error)
 	SavedQueries(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.SavedQuery, string, error)
@@ -109,12 +109,12 @@ type Evaluations interface {
 	DatasetsWithQueries(ctx context.Context, after string, limit int) ([]taskstore.DatasetRef, error)
 }
 
-// checked reads queries as they are given: documents by id or name. What is
-// wrong with any of them is told at once.
+// checked resolves queries, with documents given by id or name, and reports all
+// errors at once.
 func (s *Server) checked(ctx context.Context, ds *sheaf.Dataset, qs []NewQuery) ([]taskstore.SavedQuery, error) {
 	var refused *Problem
 	wrong := func(i, k int, text string) {
-		const most = 20 // faults that are told
+		const most = 20 // errors reported
 		if refused == nil {
 			refused = newProblem(400, "", text)
 		}
@@ -122,7 +122,7 @@ func (s *Server) checked(ctx context.Context, ds *sheaf.Dataset, qs []NewQuery) 
 			refused.Errors = append(refused.Errors, ProblemDetail{Location: fmt.Sprintf("query %d, expected hit %d", i+1, k+1), Message: capital(text)})
 		}
 	}
-	known := map[string]string{} // ids by what documents are called
+	known := map[string]string{} // document ids by the id or name given
 	out := make([]taskstore.SavedQuery, len(qs))
 	for i, q := range qs {
 		out[i].Question = q.Question
@@ -170,7 +170,7 @@ func (s *Server) documentCalled(ctx context.Context, ds *sheaf.Dataset, name str
 	}
 	id := ""
 	p := taskstore.Page{Limit: 1000}
-	const looks = 10 // at names that hold the name; who has more names the id
+	const looks = 10 // pages of names containing the name; beyond that, use the id
 	for range looks {
 		some, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, taskstore.DocumentFilter{DatasetID: ds.ID, Query: name}, p)
 		if err != nil {
@@ -195,7 +195,7 @@ func (s *Server) documentCalled(ctx context.Context, ds *sheaf.Dataset, name str
 	return id, nil
 }
 
-// questions are those of a dataset's queries, by id and version.
+// questions returns a lookup of a dataset's questions by query id and version.
 func (s *Server) questions(ctx context.Context, ds *sheaf.Dataset) (func(id string, version int) string, error) {
 	qs, _, err := s.cfg.Catalog.SavedQueries(ctx, ds.TenantID, ds.ID, taskstore.Page{Limit: taskstore.MaxQueries})
 	type key struct {
@@ -209,7 +209,7 @@ func (s *Server) questions(ctx context.Context, ds *sheaf.Dataset) (func(id stri
 	return func(id string, version int) string { return text[key{id, version}] }, err
 }
 
-// evaluation is an evaluation as it is shown, compared with another if there is one.
+// evaluation renders an evaluation, compared with another if one is given.
 func (s *Server) evaluation(ctx context.Context, ds *sheaf.Dataset, e, against *taskstore.Evaluation) (*output[EvaluationAnswer], error) {
 	question, err := s.questions(ctx, ds)
 	if err != nil {
@@ -237,14 +237,14 @@ func (s *Server) evaluation(ctx context.Context, ds *sheaf.Dataset, e, against *
 	return &output[EvaluationAnswer]{out}, nil
 }
 
-// differences says what but the documents is not as it was.
+// differences lists what changed between two evaluations besides the documents.
 func differences(was, is *taskstore.Evaluation) (out []string) {
 	if was.Model != is.Model {
 		out = append(out, "the model was "+was.Model+" and is "+is.Model)
 	}
 	a, b := was.State, is.State
 	if a == (taskstore.EvaluatedState{}) || b == (taskstore.EvaluatedState{}) {
-		return out // of an earlier version
+		return out // recorded by an earlier version
 	}
 	if a.Settings != b.Settings {
 		out = append(out, "the settings of the dataset were changed")
@@ -258,7 +258,7 @@ func differences(was, is *taskstore.Evaluation) (out []string) {
 	return out
 }
 
-// why names the page that comes first now where another did.
+// why names the page that now ranks first in place of another.
 func (s *Server) why(ctx context.Context, ds *sheaf.Dataset, c eval.Change) (string, error) {
 	if len(c.First) == 0 || c.Is == 1 || len(c.WasFirst) > 0 && c.First[0] == c.WasFirst[0] {
 		return "", nil
@@ -277,9 +277,9 @@ func (s *Server) why(ctx context.Context, ds *sheaf.Dataset, c eval.Change) (str
 	return d.Name + " came first", nil
 }
 
-// sources reads the documents of a dataset that questions are made of.
+// sources reads the documents of a dataset to generate questions from.
 func (s *Server) sources(ctx context.Context, ds *sheaf.Dataset, from taskstore.QuerySource, limit int) ([]eval.Source, error) {
-	const lists = 10 // of a thousand documents that are chosen from
+	const lists = 10 // pages of a thousand documents to choose from
 	var docs []sheaf.Document
 	p := taskstore.Page{Limit: 1000}
 	for range lists {
@@ -299,10 +299,10 @@ func (s *Server) sources(ctx context.Context, ds *sheaf.Dataset, from taskstore.
 	var out []eval.Source
 	docs = eval.Sample(docs)
 	for _, d := range docs {
-		const most = 2000 // chunks of a document
+		const most = 2000 // chunks per document
 		listed, _, err := s.chunks(ctx, &d, chunkQuery{limit: most})
 		if errors.Is(err, sheaf.ErrNotFound) {
-			continue // deleted or replaced meanwhile
+			continue // deleted or replaced in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -316,7 +316,7 @@ func (s *Server) sources(ctx context.Context, ds *sheaf.Dataset, from taskstore.
 	return out, nil
 }
 
-// generate makes questions of what a dataset holds, and saves them.
+// generate makes questions from a dataset's content and saves them.
 func (s *Server) generate(ctx context.Context, ds *sheaf.Dataset, in GenerateQueries) (*GeneratedQueries, error) {
 	chunks := in.From == taskstore.SourceChunks
 	if chunks && s.cfg.Chat == nil {
@@ -364,7 +364,7 @@ func (s *Server) generate(ctx context.Context, ds *sheaf.Dataset, in GenerateQue
 		out.Queries = append(out.Queries, made...)
 		return out, nil
 	}
-	// What was paid for is saved, even when the time is up.
+	// Save what was paid for, even after the deadline.
 	saved, err := s.cfg.Catalog.SaveQueries(context.WithoutCancel(ctx), ds.TenantID, ds.ID, made)
 	out.Saved, out.Queries = len(saved), saved
 	return out, err

@@ -24,21 +24,20 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds of an export. What it holds in memory is one result of a range, the
-// text of one document up to exportWhole, and a row group or an entry's name
-// for each document.
+// Bounds of an export. It holds in memory one range result, the text of one
+// document up to exportWhole, and a row group or an entry name per document.
 const (
-	exportsAtOnce  = 2       // of a tenant in this process
-	exportDocs     = 100     // documents of one look at the list
-	exportChunks   = 500     // chunks of one look at a document
-	exportWhole    = 8 << 20 // bytes of a document that is written whole or not at all
-	exportTries    = 3       // at a document that is replaced while it is read
-	maxMarkdowns   = 100_000 // entries of a zip, whose directory is held until the end
-	maxExportName  = 180     // bytes of the name of a file in the zip, which some systems limit to 255
+	exportsAtOnce  = 2       // per tenant in this process
+	exportDocs     = 100     // documents per page of the list
+	exportChunks   = 500     // chunks per page of a document
+	exportWhole    = 8 << 20 // bytes up to which a document is written all or nothing
+	exportTries    = 3       // attempts at a document that is replaced while it is read
+	maxMarkdowns   = 100_000 // zip entries, whose directory is held until the end
+	maxExportName  = 180     // bytes of a file name in the zip; some systems limit it to 255
 	exportBuffered = 64 << 10
 )
 
-// ExportFormat is what a dataset is exported as.
+// ExportFormat is the format of a dataset export.
 type ExportFormat string
 
 // Formats of an export.
@@ -51,29 +50,29 @@ const (
 // ExportFormats lists all formats.
 var ExportFormats = []ExportFormat{ExportMarkdown, ExportJSONL, ExportParquet}
 
-// exportFile is a file that is written while it is read.
+// exportFile is a file that streams as it is produced.
 type exportFile struct {
 	ContentType string `header:"Content-Type"`
 	Disposition string `header:"Content-Disposition"`
 	Body        func(huma.Context)
 }
 
-// ExportedChunk is a line of an export as JSON Lines.
+// ExportedChunk is one line of a JSON Lines export.
 type ExportedChunk struct {
 	DocumentID string `json:"document_id"`
 	Document   string `json:"document"`
 	MediaType  string `json:"media_type"`
 	Version    int    `json:"version"`
 	ListedChunk
-	Generation any `json:"generation,omitempty"` // in place of the chunk's: it is the version
+	Generation any `json:"generation,omitempty"` // shadows the chunk's generation; Version has it
 }
 
 // exporter writes the chunks of documents into one file.
 type exporter interface {
-	// chunks adds some of a document. Those of one document come in reading order
-	// and one after another; first says that they are its first.
+	// chunks appends some of a document's chunks. They arrive in reading order and
+	// contiguously per document; first marks a document's first call.
 	chunks(d *sheaf.Document, some []ListedChunk, first bool) error
-	// close ends the file, which before is not whole, and cannot be taken for it.
+	// close completes the file. Until then it is recognizably incomplete.
 	close() error
 }
 
@@ -102,7 +101,7 @@ func (s *Server) exportRoute() {
 				return nil, newProblem(http.StatusConflict, "too_many_documents", fmt.Sprintf("%d documents are selected, and a zip of Markdown takes %d; narrow them by filters, or export them as jsonl or parquet", counts.Documents, maxMarkdowns))
 			}
 		}
-		// What fails before the first byte is answered as it is.
+		// Errors before the first byte get a regular response.
 		docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, f, exportPage(""))
 		if err != nil {
 			return nil, err
@@ -124,7 +123,7 @@ func (s *Server) exportRoute() {
 			}
 			if err := s.export(ctx, ds, f, docs, next, newExporter(in.Format, hc.BodyWriter())); err != nil {
 				s.log.WarnContext(ctx, "an export broke off", "dataset", ds.ID, "format", in.Format, "error", err)
-				panic(http.ErrAbortHandler) // half a file must not pass for a whole one
+				panic(http.ErrAbortHandler) // a truncated file must not look complete
 			}
 		}}, nil
 	})
@@ -134,7 +133,7 @@ func exportPage(cursor string) taskstore.Page {
 	return taskstore.Page{Limit: exportDocs, Cursor: cursor, Ascending: true}
 }
 
-// export writes documents, of which the first are given.
+// export writes documents, starting with the page already read.
 func (s *Server) export(ctx context.Context, ds *sheaf.Dataset, f taskstore.DocumentFilter, docs []sheaf.Document, next string, to exporter) (err error) {
 	for {
 		for i := range docs {
@@ -149,15 +148,15 @@ func (s *Server) export(ctx context.Context, ds *sheaf.Dataset, f taskstore.Docu
 			return err
 		}
 	}
-	// A dataset that went meanwhile has no documents left to list.
+	// A dataset deleted in the meantime lists no more documents.
 	if _, err := s.cfg.Catalog.Dataset(ctx, ds.TenantID, ds.ID); err != nil {
 		return err
 	}
 	return to.close()
 }
 
-// exportDocument writes the published version of a document, whole or not at
-// all while it is not larger than exportWhole. One that is deleted is left out.
+// exportDocument writes the published version of a document, all or nothing up to
+// exportWhole. A deleted document is skipped.
 func (s *Server) exportDocument(ctx context.Context, d *sheaf.Document, to exporter) error {
 	for range exportTries {
 		if d.LiveGeneration == 0 {
@@ -183,8 +182,8 @@ func (s *Server) exportDocument(ctx context.Context, d *sheaf.Document, to expor
 	return errors.New("it is replaced again and again; export again when its jobs have ended")
 }
 
-// exportVersion reads the chunks of the version that d names, and writes them as
-// soon as they are more than exportWhole. held are those that it did not write.
+// exportVersion reads the chunks of d's live version and starts writing them once
+// they exceed exportWhole. held are the chunks not yet written.
 func (s *Server) exportVersion(ctx context.Context, d *sheaf.Document, to exporter) (held []ListedChunk, begun bool, err error) {
 	size := 0
 	for q := (chunkQuery{generation: d.LiveGeneration, limit: exportChunks}); ; {
@@ -221,7 +220,7 @@ func newExporter(f ExportFormat, w io.Writer) exporter {
 	return &linesExport{e, out}
 }
 
-// linesExport is JSON Lines.
+// linesExport writes JSON Lines.
 type linesExport struct {
 	lines *json.Encoder
 	out   *bufio.Writer
@@ -238,7 +237,7 @@ func (e *linesExport) chunks(d *sheaf.Document, some []ListedChunk, _ bool) erro
 
 func (e *linesExport) close() error { return e.out.Flush() }
 
-// tableExport is Parquet.
+// tableExport writes Parquet.
 type tableExport struct {
 	table *artifact.Table
 	out   *bufio.Writer
@@ -260,15 +259,15 @@ func (e *tableExport) close() error {
 	return e.out.Flush()
 }
 
-// markdownExport is a zip with a file for each document.
+// markdownExport writes a zip with one file per document.
 type markdownExport struct {
 	zip   *zip.Writer
 	out   *bufio.Writer
 	seed  maphash.Seed
-	names map[uint64]bool // of the files, as digests: names are long
+	names map[uint64]bool // file names in use, hashed because names are long
 
 	entry io.Writer
-	above []string // headings of the chunk before
+	above []string // headings of the previous chunk
 }
 
 func (e *markdownExport) chunks(d *sheaf.Document, some []ListedChunk, first bool) (err error) {
@@ -277,7 +276,7 @@ func (e *markdownExport) chunks(d *sheaf.Document, some []ListedChunk, first boo
 			return err
 		}
 		e.above = nil
-		quote := func(v string) string { b, _ := json.Marshal(v); return string(b) } // a string always has JSON, which is YAML too
+		quote := func(v string) string { b, _ := json.Marshal(v); return string(b) } // a string always encodes to JSON, which is also YAML
 		if _, err = fmt.Fprintf(e.entry, "---\ndocument: %s\ndocument_id: %s\nversion: %d\n---\n\n", quote(d.Name), quote(d.ID), d.LiveGeneration); err != nil {
 			return err
 		}
@@ -285,7 +284,7 @@ func (e *markdownExport) chunks(d *sheaf.Document, some []ListedChunk, first boo
 	for i := range some {
 		c := &some[i].Chunk
 		if c.Role != "" {
-			continue // says again what others say
+			continue // repeats the content of other chunks
 		}
 		if _, err := io.WriteString(e.entry, markdownOf(c, e.above)); err != nil {
 			return err
@@ -302,15 +301,15 @@ func (e *markdownExport) close() error {
 	return e.out.Flush()
 }
 
-// name is what the file of a document is called: as the document, where that
-// is a name that every system takes and no other file has, else with its id.
+// name returns the file name for a document: its own name if every system accepts
+// it and it is not taken, otherwise with the id appended.
 func (e *markdownExport) name(d *sheaf.Document) string {
 	stem := safeName(d.Name)
 	if ext := markdownName.FindString(stem); ext != "" {
 		stem = strings.TrimSuffix(stem, ext)
 	}
 	for {
-		key := maphash.String(e.seed, strings.ToLower(stem)) // some systems take both cases for one
+		key := maphash.String(e.seed, strings.ToLower(stem)) // some file systems ignore case
 		if !e.names[key] {
 			e.names[key] = true
 			return stem + ".md"
@@ -321,14 +320,14 @@ func (e *markdownExport) name(d *sheaf.Document) string {
 
 var (
 	markdownName = regexp.MustCompile(`(?i)\.(md|markdown)$`)
-	// unsafeName is what some system does not take in the name of a file, or takes
-	// for a folder.
+	// unsafeName matches characters that some systems reject in a file name or
+	// treat as a separator.
 	unsafeName = regexp.MustCompile(`[\x00-\x1f\x7f/\\:*?"<>|]+`)
-	// reservedName is what Windows takes for a device, with any ending.
+	// reservedName matches Windows device names, with any extension.
 	reservedName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )
 
-// safeName makes the name of a file of a name that anybody may have given.
+// safeName makes a safe file name from untrusted input.
 func safeName(name string) string {
 	name = strings.Trim(unsafeName.ReplaceAllString(strings.ToValidUTF8(name, "_"), "_"), ". ")
 	for len(name) > maxExportName {
@@ -341,8 +340,8 @@ func safeName(name string) string {
 	return name
 }
 
-// markdownOf is a chunk as Markdown, with the headings that are not above the
-// chunk before it.
+// markdownOf renders a chunk as Markdown, with the headings that the previous chunk
+// does not already have.
 func markdownOf(c *sheaf.Chunk, above []string) string {
 	var b strings.Builder
 	same := 0
@@ -361,8 +360,8 @@ func markdownOf(c *sheaf.Chunk, above []string) string {
 	return b.String()
 }
 
-// withoutHeadings is a text without the headings at its beginning that stand
-// above it already.
+// withoutHeadings strips leading headings from a text if they are already printed
+// above it.
 func withoutHeadings(text string, path []string) string {
 	for {
 		line, rest, more := strings.Cut(text, "\n")

@@ -15,7 +15,7 @@ type TagRequest struct {
 	Tag string `json:"tag" maxLength:"64" pattern:"^[^\\x00-\\x1f]*$" patternDescription:"a text without control characters" doc:"kept as the attribute sheaf.tag of each document in place of the one it had; empty takes it away"`
 }
 
-// Tagged says how many documents were selected.
+// Tagged reports how many documents were selected.
 type Tagged struct {
 	Documents int `json:"documents" doc:"that have the tag now, or would have it after a dry run"`
 }
@@ -35,7 +35,7 @@ func (s *Server) facetRoutes() {
 		}
 		f := in.filter()
 		f.DatasetID = ds.ID
-		// Many who watch one dataset are answered by what one of them had counted.
+		// Callers watching the same dataset share one count.
 		scope := watch.Scope{TenantID: ds.TenantID, DatasetID: ds.ID, What: fmt.Sprintf("facets %q", []any{f.States, f.MediaTypes, f.Query, f.IDs, f.ParentID, f.Issues, f.JobIDs, f.Languages, f.Tags, f.CreatedAfter.String(), f.CreatedBefore.String()})}
 		return snapshotOf[*taskstore.Facets](ctx, s, in.ETagInput, scope, func(ctx context.Context) (any, error) {
 			return s.cfg.Catalog.Facets(ctx, ds.TenantID, f)

@@ -9,12 +9,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// FieldsInput chooses properties of the items of a list.
+// FieldsInput selects properties of list items.
 type FieldsInput struct {
 	Fields []string `query:"fields" maxItems:"50" doc:"only these properties of each item, separated by commas, such as id,name,state"`
 }
 
-// Resolve refuses properties that the items do not have.
+// Resolve rejects properties that the items do not have.
 func (f *FieldsInput) Resolve(ctx huma.Context) []error {
 	if len(f.Fields) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func (f *FieldsInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// only is the list with those properties of its items alone.
+// only returns the list with only those properties of its items.
 func (l List[T]) only(fields []string) (any, error) {
 	out := List[json.RawMessage]{Items: make([]json.RawMessage, len(l.Items)), NextCursor: l.NextCursor}
 	for i := range l.Items {
@@ -48,9 +48,9 @@ func (l List[T]) only(fields []string) (any, error) {
 	return out, nil
 }
 
-// keep is an object with some of its properties, in their order. It must be as
-// json.Marshal writes it, without spaces: a list of a thousand would take most of
-// its time to be read again.
+// keep returns an object with only the named properties, in their original order.
+// The input must be compact, as json.Marshal writes it: decoding a list of a
+// thousand again would dominate its cost.
 func keep(object []byte, names []string) []byte {
 	out := make([]byte, 1, len(object))
 	out[0] = '{'
@@ -68,7 +68,7 @@ func keep(object []byte, names []string) []byte {
 	return append(out, '}')
 }
 
-// valueEnd is where the value ends that JSON begins with.
+// valueEnd returns the end of the JSON value at the start of b.
 func valueEnd(b []byte) int {
 	depth, text := 0, false
 	for i := 0; i < len(b); i++ {
@@ -89,7 +89,7 @@ func valueEnd(b []byte) int {
 	return len(b)
 }
 
-// chooseFields is the last step of an answer.
+// chooseFields is the last transform of a response.
 func chooseFields(ctx huma.Context, _ string, v any) (any, error) {
 	list, ok := v.(interface {
 		only(fields []string) (any, error)

@@ -21,7 +21,7 @@ type FlowPath struct {
 	Flow string `path:"flow" maxLength:"80" doc:"a flow such as contracts, or a version such as contracts@3; without a number the latest"`
 }
 
-// NewFlow is a flow as it is written down, in one of two forms.
+// NewFlow is a flow in one of its two notations.
 type NewFlow struct {
 	Flow json.RawMessage `json:"flow,omitempty" doc:"the flow as JSON"`
 	TOML string          `json:"toml,omitempty" maxLength:"65536" doc:"the flow as TOML, in place of flow"`
@@ -46,15 +46,15 @@ type FlowAnswer struct {
 	DryRun bool       `json:"dry_run,omitempty" doc:"nothing was created: the version would be so"`
 }
 
-// FlowChecked says whether a flow can be created, and if not, why.
+// FlowChecked reports whether a flow can be created and, if not, why.
 type FlowChecked struct {
 	Valid    bool          `json:"valid"`
 	Problems []FlowProblem `json:"problems" nullable:"false"`
-	// Lines are those of the nodes in the TOML.
+	// Lines are the nodes' line numbers in the TOML.
 	Lines map[string]int `json:"lines,omitempty" doc:"of each node in the TOML, from 1, by id; absent for JSON"`
 }
 
-// FlowProblem is one reason for which a flow is refused.
+// FlowProblem is one reason why a flow is rejected.
 type FlowProblem struct {
 	Node    string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
 	Field   string `json:"field,omitempty" doc:"of the node or the flow"`
@@ -62,7 +62,7 @@ type FlowProblem struct {
 	Line    int    `json:"line,omitempty" doc:"of the TOML, or of the JSON as it was sent, from 1"`
 }
 
-// FlowDiff is what distinguishes two versions of a flow.
+// FlowDiff lists the differences between two versions of a flow.
 type FlowDiff struct {
 	From    string       `json:"from" doc:"the older version; empty where there is none before"`
 	To      string       `json:"to"`
@@ -77,13 +77,13 @@ type FlowChange struct {
 	Is    any    `json:"is,omitempty"`
 }
 
-// FlowsDeleted names the versions that were deleted, or would be.
+// FlowsDeleted names the versions that were, or would be, deleted.
 type FlowsDeleted struct {
 	Deleted []string `json:"deleted" nullable:"false"`
 	DryRun  bool     `json:"dry_run,omitempty" doc:"nothing was deleted"`
 }
 
-// read reads the flow in whichever form it is.
+// read decodes the flow from either notation.
 func (n NewFlow) read() (*flow.Flow, error) {
 	if (n.Flow == nil) == (n.TOML == "") {
 		return nil, newProblem(400, "", "give the flow in exactly one of the two forms, flow (JSON) or toml")
@@ -94,7 +94,7 @@ func (n NewFlow) read() (*flow.Flow, error) {
 	return flow.Read(n.Flow, false)
 }
 
-// refused makes the answer to a flow that is refused.
+// refused is the response to an invalid flow.
 func refused(err error) error {
 	invalid, ok := errors.AsType[flow.Invalid](err)
 	if !ok {
@@ -114,8 +114,8 @@ func refused(err error) error {
 	return p
 }
 
-// version is a stored version of a flow, parsed. What was valid when it was
-// created is read as it is: checks of later versions do not concern it.
+// version decodes a stored version of a flow. It is not validated again: checks
+// added later do not apply to it.
 func version(v *taskstore.FlowVersion) (FlowAnswer, error) {
 	var f flow.Flow
 	if err := json.Unmarshal(v.Body, &f); err != nil {
@@ -152,7 +152,7 @@ func listedFlows(vs []taskstore.FlowVersion) ([]FlowListed, error) {
 	return out, nil
 }
 
-// FlowKind is what a node of a flow can be.
+// FlowKind is a kind of flow node.
 type FlowKind struct {
 	Name   string        `json:"name" doc:"that kind of a node takes"`
 	Doc    string        `json:"doc" doc:"what it does, in a sentence"`
@@ -162,13 +162,13 @@ type FlowKind struct {
 	Common []string      `json:"common" nullable:"false" doc:"names of the settings of all kinds that its nodes may have"`
 }
 
-// FlowKinds are the kinds, and what nodes of all kinds can be set to.
+// FlowKinds are the kinds, and the settings common to nodes of any kind.
 type FlowKinds struct {
 	List[FlowKind]
 	Common []FlowSetting `json:"common" nullable:"false" doc:"settings that nodes have whatever their kind; a kind names those of them that it takes"`
 }
 
-// FlowSetting is a setting of the nodes of a kind.
+// FlowSetting is a setting of a kind of node.
 type FlowSetting struct {
 	Name     string   `json:"name" doc:"of the setting"`
 	Doc      string   `json:"doc" doc:"what it does, in a phrase"`
@@ -214,7 +214,7 @@ func (s *Server) flowRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		if in.Cursor == "" { // beyond the limit, which is of those that the tenant made
+		if in.Cursor == "" { // in addition to limit, which counts the tenant's own flows
 			standard, err := flow.Find(ctx, s.cfg.Catalog, "", flow.Ref{Name: flow.StandardName})
 			if err != nil {
 				return nil, err

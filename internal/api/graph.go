@@ -16,12 +16,12 @@ type SplitPath struct {
 	Split string `path:"split" maxLength:"64" doc:"id of the split"`
 }
 
-// NewSplit is names that are to be kept apart.
+// NewSplit lists names to keep apart.
 type NewSplit struct {
 	Names []string `json:"names" minItems:"2" maxItems:"10" nullable:"false" doc:"as chunks write them, up to 200 bytes each; no two of them are one entity from then on"`
 }
 
-// graphExport is a file.
+// graphExport is a graph served as a file.
 type graphExport struct {
 	ContentType string `header:"Content-Type"`
 	Disposition string `header:"Content-Disposition"`
@@ -69,7 +69,7 @@ func (s *Server) graphRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		var out bytes.Buffer // bounded as the graph is
+		var out bytes.Buffer // bounded, because the graph is
 		if err := s.cfg.Graphs.WriteGraphML(ctx, ds.TenantID, ds.ID, &out); err != nil {
 			return nil, err
 		}

@@ -20,33 +20,33 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Scopes of keys, least first. A key that may write may read, and one with
-// scopeAdmin may do everything.
+// Scopes of keys, least privileged first. Write implies read, and scopeAdmin
+// implies everything.
 const (
 	scopeRead  = "read"
 	scopeWrite = "write"
-	scopeAdmin = "admin" // what belongs to all tenants
+	scopeAdmin = "admin" // covers what belongs to all tenants
 )
 
-// needs declares the scope that an operation asks of a key, in the words of
-// OpenAPI: the names in a security requirement.
+// needs declares the scope that an operation requires, as OpenAPI does: by name in
+// a security requirement.
 func needs(op huma.Operation, scope string) huma.Operation {
 	op.Security = []map[string][]string{{"bearer": {scope}}, {"key": {scope}}}
 	return op
 }
 
-// route is an operation as requests are checked against it, whatever their path says
-// besides: its scope, and what it understands.
+// route is what a request is checked against: the operation's scope, and the
+// parameters, headers and body it accepts.
 type route struct {
-	pattern string // as it is described, "POST /v1/jobs/{job}:cancel"
+	pattern string // as described, "POST /v1/jobs/{job}:cancel"
 	scope   string
 	query   []*huma.Param
-	header  []string // of those that begin with a word of ours
-	body    bool     // it takes one
-	stream  bool     // it answers live events too
+	header  []string // those with one of ownHeaders' prefixes
+	body    bool     // it accepts a body
+	stream  bool     // it also serves live events
 }
 
-// routeMux notes what it serves, so that nothing is served that nobody described.
+// routeMux records its patterns, so that no undescribed route is served.
 type routeMux struct {
 	*http.ServeMux
 	patterns []string
@@ -61,16 +61,15 @@ func (m *routeMux) Handle(pattern string, handler http.Handler) {
 	m.HandleFunc(pattern, handler.ServeHTTP)
 }
 
-// ownHeaders begin with these; another of that kind is a slip.
+// ownHeaders are our header prefixes; an unknown header with one is a typo.
 var ownHeaders = []string{"Upload-", "Tus-", "Sheaf-"}
 
 func ownHeader(name string) bool {
 	return slices.ContainsFunc(ownHeaders, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// buildTable collects the routes by the pattern that the mux answers with. A
-// route below /v1 that is not described, or that declares no scope, is a
-// mistake of ours, and no server is made with it.
+// buildTable collects the routes by mux pattern. A route under /v1 that is not
+// described or declares no scope is a programming error, and New fails.
 func (s *Server) buildTable() {
 	s.table = map[string]*route{}
 	for path, item := range s.api.OpenAPI().Paths {
@@ -90,7 +89,7 @@ func (s *Server) buildTable() {
 					rt.header = append(rt.header, p.Name)
 				}
 			}
-			if strings.Contains(path, "/uploads") { // clients of the protocol send them with every request
+			if strings.Contains(path, "/uploads") { // tus clients send them with every request
 				rt.header = unique(append(rt.header, "Tus-Resumable", "Upload-Length", "Upload-Metadata", "Upload-Offset"))
 			}
 			s.table[method+" "+verbPath(path)] = rt
@@ -103,17 +102,17 @@ func (s *Server) buildTable() {
 	}
 }
 
-// operationsOf lists what a path does, by method.
+// operationsOf lists the operations of a path by method.
 func operationsOf(item *huma.PathItem) map[string]*huma.Operation {
 	all := map[string]*huma.Operation{"GET": item.Get, "HEAD": item.Head, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete, "OPTIONS": item.Options}
 	maps.DeleteFunc(all, func(_ string, op *huma.Operation) bool { return op == nil })
 	return all
 }
 
-// matched is what a request's address stands for.
+// matched is what a request's URL resolves to.
 type matched struct {
-	route   *route // nil for what is none of the API's
-	pattern string // of the mux; "" when nothing is served there
+	route   *route // nil if not part of the API
+	pattern string // of the mux; "" if nothing is served there
 }
 
 func matchOf(ctx context.Context) matched {
@@ -121,22 +120,22 @@ func matchOf(ctx context.Context) matched {
 	return m
 }
 
-// match finds the route of a request. It is asked once, before anything is
-// decided, and everything is decided by its answer.
+// match finds the route of a request. It is called once, up front, and every later
+// decision uses its result.
 func (s *Server) match(r *http.Request) matched {
 	_, pattern := s.mux.Handler(routed(r))
 	rt := s.table[pattern]
-	if rt == nil && r.Method == http.MethodHead { // a GET answers HEAD too
+	if rt == nil && r.Method == http.MethodHead { // GET also serves HEAD
 		rt = s.table[strings.Replace(pattern, "HEAD ", "GET ", 1)]
 	}
 	return matched{rt, pattern}
 }
 
-// routed is the request as the mux knows it: with the verb behind the colon as
-// a segment of its own.
+// routed returns the request as the mux sees it: with the verb after the colon as
+// its own segment.
 func routed(r *http.Request) *http.Request {
-	// Below /api, which is another program's, repeated slashes are one; the mux
-	// would send the client elsewhere.
+	// Under /api, another program's namespace, collapse repeated slashes; the mux
+	// would redirect the client instead.
 	if strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.URL.Path, "//") {
 		u := *r.URL
 		u.Path, u.RawPath = path.Clean(r.URL.Path), ""
@@ -163,8 +162,8 @@ func routed(r *http.Request) *http.Request {
 	return &out
 }
 
-// guard refuses what a route would not understand, instead of leaving it out:
-// a slip in a parameter's name must not turn a question into a deed.
+// guard rejects input that a route does not accept instead of ignoring it: a typo
+// in a parameter name must not turn a dry run into a change.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found := matchOf(r.Context())
@@ -181,8 +180,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// plainRoute is what an address outside of /v1 understands. Probes and scrapers
-// add nothing of their own.
+// plainRoute describes what a URL outside /v1 accepts. Probes and scrapers send no
+// parameters of their own.
 func plainRoute(pattern string) *route {
 	rt := &route{pattern: pattern}
 	switch {
@@ -194,8 +193,8 @@ func plainRoute(pattern string) *route {
 	return rt
 }
 
-// Guarded refuses what the address of pattern ("GET /readyz") does not
-// understand, where no Server does.
+// Guarded rejects input that the route pattern ("GET /readyz") does not accept, for
+// use without a Server.
 func Guarded(pattern string, next http.Handler) http.Handler {
 	rt := plainRoute(pattern)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,14 +235,14 @@ func (rt *route) check(r *http.Request) error {
 	return nil
 }
 
-// streamParams are what a live stream understands.
+// streamParams are the query parameters of a live stream.
 var streamParams = []*huma.Param{{Name: "after", In: "query", Schema: &huma.Schema{Type: "string", Format: formatAfter}}}
 
-// Formats of parameters that are checked here.
+// Formats of parameters that are validated here.
 const (
 	formatDuration = "duration" // of Go: 30s, 1m30s
 	formatAfter    = "after"    // a sequence number, or "now"
-	// Cursors, which are made here and only handed back.
+	// Cursors, which are issued here and only passed back.
 	formatCursor = "cursor"
 	formatChunks = "chunk-cursor"
 	formatCount  = "count-cursor"
@@ -255,7 +254,7 @@ var cursors = map[string]*regexp.Regexp{
 	formatCount:  regexp.MustCompile(`^[0-9]{1,18}$`),
 }
 
-// checkParam says in a sentence what is wrong with a parameter, or "".
+// checkParam returns a sentence about what is wrong with a parameter, or "".
 func (rt *route) checkParam(known []*huma.Param, name string, values []string) string {
 	i := slices.IndexFunc(known, func(p *huma.Param) bool { return p.Name == name })
 	if i < 0 {
@@ -288,10 +287,10 @@ func (rt *route) unknownParam(known []*huma.Param, name string) string {
 	return fmt.Sprintf("there is no parameter %s; %s", quoted(name), didYouMean(name, sorted(names)))
 }
 
-// emptyParams may be empty: a form sends them so, and empty they select nothing less.
+// emptyParams may be empty, as forms send them; empty means unset.
 var emptyParams = []string{"q", "cursor"}
 
-// checkValue says what is wrong with one value of a parameter, or "".
+// checkValue returns what is wrong with one value of a parameter, or "".
 func checkValue(p *huma.Param, sc *huma.Schema, value string) string {
 	name := p.Name
 	if value == "" {
@@ -357,7 +356,7 @@ func choicesOf(sc *huma.Schema) []string {
 	return out
 }
 
-// wanted says what a value of the schema looks like: the cure in a sentence.
+// wanted describes a valid value of the schema, as advice in a sentence.
 func wanted(sc *huma.Schema) string {
 	switch {
 	case len(sc.Enum) > 0:
@@ -394,8 +393,8 @@ func wanted(sc *huma.Schema) string {
 	return "give a text"
 }
 
-// checkHeader says what is wrong with a header of ours, or "". Headers of
-// others are none of our business.
+// checkHeader returns what is wrong with one of our own headers, or "". Other
+// headers are ignored.
 func (rt *route) checkHeader(name string) string {
 	if name != "Idempotency-Key" && (strings.HasPrefix(name, "Idempot") || strings.HasPrefix(name, "X-Idempot")) {
 		return fmt.Sprintf("there is no header %s; did you mean Idempotency-Key?", name)
@@ -406,8 +405,8 @@ func (rt *route) checkHeader(name string) string {
 	return fmt.Sprintf("the header %s does nothing here; %s", name, didYouMean(name, rt.header))
 }
 
-// checkNoBody refuses a body where nobody would read it. An empty object asks
-// for nothing, and many clients send one.
+// checkNoBody rejects a body on routes that read none. An empty object is allowed,
+// since many clients send one.
 func checkNoBody(r *http.Request) error {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil
@@ -423,7 +422,7 @@ func checkNoBody(r *http.Request) error {
 	return nil
 }
 
-// faulty is the problem of a request that is wrong in these places.
+// faulty builds the problem for a request with these faults.
 func faulty(faults []ProblemDetail) *Problem {
 	const mostSaid = 3
 	slices.SortStableFunc(faults, func(a, b ProblemDetail) int { return strings.Compare(a.Location, b.Location) })

@@ -14,7 +14,7 @@ import (
 	"sheaf"
 )
 
-// Capability is something that the service does for its users.
+// Capability is something the service offers its users.
 type Capability string
 
 const (
@@ -23,18 +23,17 @@ const (
 	CanProcess Capability = "processing"
 )
 
-// capabilities in the order of a document's way.
+// capabilities lists them in the order a document goes through them.
 var capabilities = []Capability{CanUpload, CanProcess, CanSearch}
 
-// Check asks one dependency whether it can do its work. A Ping changes nothing
-// anywhere.
+// Check probes whether one dependency works. A Ping has no side effects.
 type Check struct {
 	Name string
 	Ping func(ctx context.Context) error
 }
 
-// stops lists what does not work while a dependency is away. A hybrid search
-// goes on by words without the embedder, and uploads wait for the queue in the
+// stops lists the capabilities lost while a dependency is down. Without the
+// embedder, hybrid search falls back to keywords; uploads wait for the queue in the
 // database.
 var stops = map[string][]Capability{
 	"store":    {CanUpload, CanProcess, CanSearch},
@@ -44,7 +43,7 @@ var stops = map[string][]Capability{
 	"embedder": {CanProcess},
 }
 
-// Role is what a process does in a fleet.
+// Role is the job of a process in a fleet.
 type Role string
 
 const (
@@ -54,10 +53,10 @@ const (
 	RoleAll      Role = "all"
 )
 
-// vital lists what a role can do nothing without: it is unready then, and
-// degraded while anything else is away. An API without the blob store searches,
-// and one without the index takes uploads. An executor without index or embedder
-// plans, and what waits for them goes on by itself.
+// vital lists the dependencies without which a role is unready; while any other is
+// down it is degraded. An API process still searches without the blob store and
+// accepts uploads without the index. An executor still plans without index or
+// embedder, and work that waits for them resumes automatically.
 var vital = map[Role][]string{
 	RoleServe:    {"store"},
 	RoleExecutor: {"store", "queue", "blobs"},
@@ -76,49 +75,49 @@ const (
 type Readiness struct {
 	Status string `json:"status"` // ready, degraded or unready
 	Role   Role   `json:"role"`
-	// Capabilities of the whole service, as far as its dependencies decide.
+	// Capabilities of the whole service, as far as dependencies determine them.
 	Capabilities map[Capability]Ability `json:"capabilities"`
 	Dependencies map[string]Dependency  `json:"dependencies"`
-	// Parts are optional: one that is missing does not make the service unready.
+	// Parts are optional: a missing one does not make the service unready.
 	Parts []Part `json:"optional_parts"`
-	// UnservedPools are those for which tasks wait and that no executor serves.
+	// UnservedPools have waiting tasks but no executor.
 	UnservedPools []string `json:"unserved_pools,omitempty"`
 }
 
-// Ability says whether something can be done now.
+// Ability reports whether a capability is available now.
 type Ability struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// Part is what a format needs beside this binary.
+// Part is what a format needs besides this binary.
 type Part struct {
 	Format string `json:"format"` // id
 	OK     bool   `json:"ok"`
 	Error  string `json:"error,omitempty"` // what is missing and how to get it
 }
 
-// Dependency is one part that the service needs.
+// Dependency is the state of one dependency.
 type Dependency struct {
 	OK        bool    `json:"ok"`
-	Needed    bool    `json:"needed"` // the role can do nothing without it
+	Needed    bool    `json:"needed"` // the role cannot work without it
 	LatencyMS float64 `json:"latency_ms"`
 	Error     string  `json:"error,omitempty"`
 }
 
 const (
-	checkFresh = time.Second     // an answer serves all who ask within it
-	checkLimit = 3 * time.Second // of one question
+	checkFresh = time.Second     // an answer is shared by all callers within it
+	checkLimit = 3 * time.Second // of one probe
 )
 
-// Health knows how a process's dependencies are. However many ask, each
-// dependency is asked once a second at most, and by one at a time.
+// Health tracks a process's dependencies. However many callers there are, each
+// dependency is probed at most once a second and never concurrently.
 type Health struct {
 	role   Role
 	parts  func() []Part // may be nil
 	probes []*probe
-	// Unserved names the pools for which tasks wait and that no executor serves.
-	// It is asked while the store answers; nil for none. Set it before the first Look.
+	// Unserved names the pools that have waiting tasks but no executor. It is
+	// called while the store answers; may be nil. Set it before the first Look.
 	Unserved func(ctx context.Context) ([]string, error)
 	unserved struct {
 		sync.Mutex
@@ -127,11 +126,11 @@ type Health struct {
 	}
 }
 
-// shownPools is how many pools are named: tenants choose the names.
+// shownPools limits how many pools are named, since tenants choose the names.
 const shownPools = 20
 
-// pools answers Unserved, asked once a second at most. Where it cannot be asked
-// nothing is said: that the store is away is said by its own check.
+// pools caches Unserved for a second. It ignores errors: an unavailable store is
+// reported by its own check.
 func (h *Health) pools(ctx context.Context) []string {
 	if h.Unserved == nil {
 		return nil
@@ -159,12 +158,12 @@ type probe struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	asked   time.Time // when the latest answer came; zero: never
+	asked   time.Time // when the latest answer arrived; zero: never
 	latest  Dependency
-	running chan struct{} // closed when the question under way is answered; nil for none
+	running chan struct{} // closed when the probe in flight is answered; nil if none
 }
 
-// ask returns the answer of this second, or waits for the one under way.
+// ask returns the answer of this second, or waits for the probe in flight.
 func (p *probe) ask(ctx context.Context) Dependency {
 	p.mu.Lock()
 	if !p.asked.IsZero() && time.Since(p.asked) < checkFresh {
@@ -173,7 +172,7 @@ func (p *probe) ask(ctx context.Context) Dependency {
 	}
 	if p.running == nil {
 		p.running = make(chan struct{})
-		// The one who asks first may go; the others still wait.
+		// The first caller may leave; others still wait.
 		go p.question(context.WithoutCancel(ctx), p.running)
 	}
 	done := p.running
@@ -195,7 +194,7 @@ func (p *probe) question(ctx context.Context, done chan struct{}) {
 	err := p.Ping(ctx)
 	d := Dependency{OK: err == nil, LatencyMS: float64(time.Since(begun).Microseconds()) / 1000}
 	if err != nil {
-		// In the error's own words: who may not read them is not shown them.
+		// Only the user-safe message: callers who may not read it do not see it.
 		d.Error = sheaf.AsFailure(err, "").Message
 		if ctx.Err() != nil {
 			d.Error = "it did not answer within " + checkLimit.String()
@@ -208,7 +207,7 @@ func (p *probe) question(ctx context.Context, done chan struct{}) {
 	close(done)
 }
 
-// Look asks all dependencies, and derives the readiness of a role.
+// Look probes all dependencies and derives the readiness of a role.
 func (h *Health) Look(ctx context.Context, role Role) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit+time.Second)
 	defer cancel()
@@ -256,14 +255,14 @@ func (h *Health) Look(ctx context.Context, role Role) Readiness {
 	return out
 }
 
-// unservedReason says why tasks of pools wait, and what to do.
+// unservedReason says why tasks of pools wait, and what to do about it.
 func unservedReason(pools []string) string {
 	return fmt.Sprintf("tasks of flows wait for an executor that serves the pool %s; start one with executor.pools = %s", strings.Join(pools, ", "), strings.Join(pools, ","))
 }
 
-// Handler answers /readyz for the process's own role, or the one that ?role=
-// names. guarded leaves out what errors say: they may name hosts and paths,
-// which are nobody's business on an address that is open to all.
+// Handler serves /readyz for the process's own role, or the one in ?role=. guarded
+// hides error texts, because they may name hosts and paths that must not appear on
+// a public address.
 func (h *Health) Handler(guarded bool) http.Handler {
 	return Guarded("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := h.Look(r.Context(), cmp.Or(Role(r.URL.Query().Get("role")), h.role))

@@ -18,43 +18,43 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxReplay bounds an answer that is stored for a repeated Idempotency-Key.
+// maxReplay bounds a response stored for an Idempotency-Key.
 const maxReplay = 1 << 20
 
-// keyLease is how long a request's key is its own after it was last renewed:
-// when the process dies, the next try goes on after this.
+// keyLease is how long a request holds its key after the last renewal. If the
+// process dies, the next attempt can proceed after that.
 const keyLease = 15 * time.Second
 
-// keyed is what handlers know of the idempotency key of their request.
+// keyed is what handlers know about their request's idempotency key.
 type keyed struct {
 	key   string
 	since time.Time
 	body  *keyedBody
 }
 
-// storedAnswer is an answer as it is stored.
+// storedAnswer is the stored form of a response.
 type storedAnswer struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header"`
 	Body   []byte      `json:"body"`
 }
 
-// keyReused is the answer to a request whose key stands for another.
+// keyReused is the response to a key that belongs to a different request.
 func keyReused() *Problem {
 	return newProblem(422, "idempotency_key_reused", "this Idempotency-Key was used with another request: with another address, another body or other headers; send this one under a new key, or the first one again as it was")
 }
 
-// keyAtWork is the answer while another try of the request has not ended.
+// keyAtWork is the response while another attempt is in progress.
 func keyAtWork() *Problem {
 	p := newProblem(409, "in_progress", "the first request with this Idempotency-Key is still at work; ask again")
 	p.Retryable = true
 	return p
 }
 
-// idempotent answers a repeated POST or PUT with the first one's answer. A try
-// that ended without one that is certain leaves the key to the next try, which
-// runs under the same ids (ingest.Origin) and so finds or finishes what is
-// there. The key stands for one request, body included: see keyedBody.
+// idempotent replays the first response to a repeated POST or PUT. An attempt
+// without a definite outcome leaves the key to the next attempt, which uses the
+// same ids (ingest.Origin) and so finds or finishes what exists. The key stands for
+// one request, body included: see keyedBody.
 func (s *Server) idempotent(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("Idempotency-Key")
@@ -84,18 +84,18 @@ func (s *Server) idempotent(next http.Handler) http.Handler {
 	})
 }
 
-// formerDigest is the request's digest as it was before bodies were digested:
-// keys of that time are still in use for a day.
+// formerDigest is the request digest from before bodies were hashed; keys from then
+// stay in use for a day.
 func formerDigest(r *http.Request) string {
 	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d", r.Method, r.URL.RequestURI(), media, r.ContentLength))
 	return hex.EncodeToString(sum[:])
 }
 
-// replay answers what the first try was answered, if this one sends the same.
+// replay sends the first attempt's response if this one sends the same body.
 func (s *Server) replay(w http.ResponseWriter, r *http.Request, state taskstore.KeyedState) {
 	var k storedAnswer
-	if err := json.Unmarshal(state.Answer, &k); err != nil || k.Status == 0 { // taskstore.ForgottenAnswer, or sealed with a key that is gone
+	if err := json.Unmarshal(state.Answer, &k); err != nil || k.Status == 0 { // taskstore.ForgottenAnswer, or sealed with a lost key
 		s.writeProblem(w, r, newProblem(410, "idempotency_key_forgotten", "the first request with this Idempotency-Key was answered, and the answer is not kept any more, since what it told of was deleted; send the request under a new key to make it again"))
 		return
 	}
@@ -111,10 +111,10 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, state taskstore.
 	_, _ = w.Write(k.Body)
 }
 
-// sameBody reads a body, keeping nothing of it, and reports whether it is the
-// one of a digest. It stops where it is longer.
+// sameBody reads and discards a body and checks that it matches a digest. It stops
+// as soon as the body is longer.
 func sameBody(r *http.Request, want string) error {
-	if want == "" { // of a version that took no digests
+	if want == "" { // written by a version without digests
 		return nil
 	}
 	body := &keyedBody{ReadCloser: io.NopCloser(lineReader{r.Body}), digest: newBodyDigest(r.Header.Get("Content-Type")), want: want}
@@ -128,9 +128,9 @@ func sameBody(r *http.Request, want string) error {
 	return err
 }
 
-// firstTime does what is asked for, under a key that this try holds.
+// firstTime executes the request under a key that this attempt holds.
 func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Handler, try taskstore.KeyedRequest, state taskstore.KeyedState) {
-	// The client may be gone: the key must be closed all the same.
+	// The client may be gone, but the key must still be closed.
 	ctx := context.WithoutCancel(r.Context())
 	body := &keyedBody{ReadCloser: r.Body, digest: newBodyDigest(r.Header.Get("Content-Type")), want: state.Body}
 	body.note = func(digest string) error {
@@ -175,7 +175,7 @@ func (s *Server) firstTime(w http.ResponseWriter, r *http.Request, next http.Han
 	done = true
 }
 
-// withoutSecret is an answer as it may be stored: a secret that it shows is shown
+// withoutSecret returns a response as it may be stored. A secret is shown only
 // once.
 func withoutSecret(body []byte) []byte {
 	var answer map[string]json.RawMessage
@@ -184,15 +184,15 @@ func withoutSecret(body []byte) []byte {
 	}
 	delete(answer, "secret")
 	answer["secret_note"], _ = json.Marshal(secretShown) // a string always encodes
-	b, _ := json.Marshal(answer)                         // what was decoded encodes
+	b, _ := json.Marshal(answer)                         // decoded JSON always encodes
 	return append(b, '\n')
 }
 
-// secretShown stands in a repeated answer for the secret.
+// secretShown replaces the secret in a repeated response.
 const secretShown = "The secret was shown once, in the first answer, and is not kept. If it did not arrive, delete this and make another, or choose the secret yourself."
 
-// renew keeps the key while the request is at work, which an upload over a
-// slow line may be for long.
+// renew extends the key's lease while the request runs; an upload over a slow line
+// may run for a long time.
 func (s *Server) renew(ctx context.Context, try taskstore.KeyedRequest) {
 	tick := time.NewTicker(keyLease / 5)
 	defer tick.Stop()
@@ -203,13 +203,13 @@ func (s *Server) renew(ctx context.Context, try taskstore.KeyedRequest) {
 		case <-tick.C:
 		}
 		if err := s.cfg.Catalog.RenewIdempotent(ctx, try, keyLease); errors.Is(err, sheaf.ErrStale) {
-			return // taken over; both tries do the same work, and one of them answers
+			return // taken over; both attempts do the same work, and one of them answers
 		}
 	}
 }
 
-// certain reports whether a repeat of the request would be answered the same,
-// so that it need not be run again.
+// certain reports whether a retry would get the same response, so that it need not
+// run again.
 func certain(status int) bool {
 	return status < 500 && !slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, 499}, status)
 }
@@ -225,24 +225,24 @@ func storedHeaders(from http.Header) http.Header {
 }
 
 const (
-	// maxUnread bounds what is read of a body behind what its handler wanted.
+	// maxUnread bounds how much of a body is read beyond what its handler read.
 	maxUnread = 256 << 10
-	// unreadTime is how long that may take.
+	// unreadTime bounds how long that may take.
 	unreadTime = 5 * time.Second
 )
 
-// keyedBody is the body of a keyed request. When it has been read to its end its
-// digest is noted, which fails where an earlier try had another body: the
-// reader then gets the error in place of the end, so nothing is made of the
-// body. A body that is longer than that of the earlier try fails at once.
+// keyedBody is the body of a request with a key. At EOF its digest is recorded,
+// which fails if an earlier attempt had another body: the reader then gets the
+// error instead of EOF, so nothing is made of the body. A body longer than the
+// earlier attempt's fails immediately.
 type keyedBody struct {
 	io.ReadCloser
 	digest  *bodyDigest
-	want    string                    // the earlier try's digest, "" for none
-	note    func(digest string) error // nil compares with want alone
+	want    string                    // the earlier attempt's digest, "" if none
+	note    func(digest string) error // nil: only compare with want
 	ended   bool
-	broken  bool  // the line broke
-	refused error // instead of the end
+	broken  bool  // the connection broke
+	refused error // returned instead of EOF
 }
 
 func (b *keyedBody) Read(p []byte) (int, error) {
@@ -280,8 +280,8 @@ func (b *keyedBody) end() error {
 	return b.note(digest)
 }
 
-// readRest reads what a handler left of the body, so that all of it is known
-// before anything is made of it.
+// readRest reads what a handler left of the body, so that all of it is known before
+// the request takes effect.
 func (b *keyedBody) readRest() error {
 	n, err := io.Copy(io.Discard, io.LimitReader(b, maxUnread))
 	if err == nil && n == maxUnread && !b.ended {
@@ -290,18 +290,18 @@ func (b *keyedBody) readRest() error {
 	return err
 }
 
-// whole reports whether all of the body is known once it was answered. An
-// error that was found without the body is found again without it.
+// whole reports whether the entire body is known after the response. An error found
+// without reading the body will be found again the same way.
 func (b *keyedBody) whole(w http.ResponseWriter, status int) bool {
 	if !b.ended && !b.broken && b.refused == nil && status < 400 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime)) // a writer that cannot do it waits until the connection ends
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime)) // a writer without deadlines waits until the connection ends
 		_ = b.readRest()
 	}
 	return b.ended && b.refused == nil
 }
 
-// wholeBody makes sure, before a request changes anything, that its body is the
-// one that its idempotency key stands for.
+// wholeBody verifies, before a request changes anything, that its body is the one
+// its idempotency key stands for.
 func wholeBody(ctx context.Context) error {
 	if k, ok := ctx.Value(keyedKey).(keyed); ok {
 		return k.body.readRest()
@@ -309,19 +309,19 @@ func wholeBody(ctx context.Context) error {
 	return nil
 }
 
-// repeatsBody reports whether an earlier try of the request has read its body.
+// repeatsBody reports whether an earlier attempt has read its body.
 func repeatsBody(ctx context.Context) bool {
 	k, ok := ctx.Value(keyedKey).(keyed)
 	return ok && k.body.want != ""
 }
 
-// keeper keeps an answer on its way to the client.
+// keeper records a response on its way to the client.
 type keeper struct {
 	http.ResponseWriter
 	status  int
 	body    bytes.Buffer
 	wrote   bool
-	instead func() bool // answers in place of the handler, unless it says no
+	instead func() bool // may respond instead of the handler; reports whether it did
 	dropped bool
 }
 

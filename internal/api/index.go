@@ -9,21 +9,21 @@ import (
 	"sheaf/internal/indexset"
 )
 
-// Indexes tells of the search index and changes it; *indexset.Set is one.
+// Indexes reports on the search index and changes it; *indexset.Set implements it.
 type Indexes interface {
 	Status(ctx context.Context) (*indexset.Status, error)
 	Act(ctx context.Context, a indexset.Action, force, dryRun bool) (*indexset.Status, *indexset.Estimate, error)
 	Move(ctx context.Context, a indexset.Action, tenantID string, shards int, dryRun bool) (*indexset.Status, error)
 }
 
-// IndexAnswer is the index after an action, or as it is where that was a dry run.
+// IndexAnswer is the state of the index after an action, or before a dry run.
 type IndexAnswer struct {
 	indexset.Status
 	Estimate *indexset.Estimate `json:"estimate,omitempty" doc:"what a migration would take: of a dry run of start"`
 }
 
-// indexStatus is the state of the index as the caller may see it: the documents
-// that could not be read belong to any tenant.
+// indexStatus returns the index state as the caller may see it: unreadable
+// documents may belong to any tenant.
 func (s *Server) indexStatus(ctx context.Context) (*indexset.Status, error) {
 	st, err := s.cfg.Indexes.Status(ctx)
 	if err != nil {
@@ -38,10 +38,10 @@ func (s *Server) indexStatus(ctx context.Context) (*indexset.Status, error) {
 	return st, nil
 }
 
-// defaultShards of an index of one tenant, which has outgrown one.
+// defaultShards is for the index of one tenant, which has outgrown one shard.
 const defaultShards = 2
 
-// indexRoutes are for the operator.
+// indexRoutes registers the operator's index routes.
 func (s *Server) indexRoutes() {
 	if s.cfg.Indexes == nil {
 		return

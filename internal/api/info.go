@@ -6,7 +6,7 @@ import (
 	"sheaf/internal/buildinfo"
 )
 
-// InfoAnswer is which build answers, and what the caller may do.
+// InfoAnswer is the running build and the caller's permissions.
 type InfoAnswer struct {
 	buildinfo.Info
 	Tenant string   `json:"tenant" doc:"id of the tenant that asks"`
@@ -14,7 +14,7 @@ type InfoAnswer struct {
 	Model  string   `json:"embedding_model,omitempty" doc:"that vectors are made with; absent where this process has none"`
 }
 
-// infoRoutes say what answers here.
+// infoRoutes registers the route that identifies this server.
 func (s *Server) infoRoutes() {
 	handle(s, get("/v1/info", "Read which build of Sheaf answers"), func(ctx context.Context, _ *struct{}) (*output[InfoAnswer], error) {
 		p, _ := ctx.Value(principalKey).(principal)

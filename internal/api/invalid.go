@@ -15,8 +15,8 @@ import (
 )
 
 func init() {
-	// What the framework itself refuses is answered as everything else is: with
-	// a code, the request's id, and a sentence that ends in what to do.
+	// Errors from the framework look like all others: a code, the request id, and a
+	// sentence that ends in what to do.
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return frameworkProblem(nil, nil, status, msg, errs)
 	}
@@ -26,13 +26,13 @@ func init() {
 		p.RequestID = requestID(ctx.Context())
 		return p
 	}
-	huma.ValidateStrictCasing = true // {"Filter": …} beside {"filter": …} would be one of both
+	huma.ValidateStrictCasing = true // otherwise {"Filter": …} would pass as {"filter": …}
 }
 
 // Keys of an operation's metadata.
 const (
 	metaSchemas = "schemas" // the huma.Registry of its schemas
-	metaStream  = "stream"  // the liveSource of what it answers as a stream
+	metaStream  = "stream"  // the liveSource of its event stream
 )
 
 func frameworkProblem(op *huma.Operation, reg huma.Registry, status int, msg string, errs []error) *Problem {
@@ -70,7 +70,7 @@ func frameworkProblem(op *huma.Operation, reg huma.Registry, status int, msg str
 
 var rangeMessage = regexp.MustCompile(`^expected (number|length|array length) ([<>]=?) (\S+)$`)
 
-// explain says what is wrong at one place of a request, and what would be right.
+// explain says what is wrong at one location of a request, and what is valid.
 func explain(op *huma.Operation, reg huma.Registry, d *huma.ErrorDetail) string {
 	where, path, _ := strings.Cut(d.Location, ".")
 	what := "the property " + path
@@ -125,7 +125,7 @@ func explain(op *huma.Operation, reg huma.Registry, d *huma.ErrorDetail) string 
 	return what + ": " + d.Message
 }
 
-// unknownProperty is the sentence about a property that nobody reads.
+// unknownProperty is the message about a property that no one reads.
 func unknownProperty(name, dir string, known []string) string {
 	in := "here"
 	if dir != "" {
@@ -137,7 +137,7 @@ func unknownProperty(name, dir string, known []string) string {
 	return fmt.Sprintf("there is no property %s %s; %s", quoted(name), in, didYouMean(name, known))
 }
 
-// sent shows a value as it came.
+// sent renders a value as it was sent.
 func sent(v any) string {
 	if s, ok := v.(string); ok {
 		return quoted(s)
@@ -163,8 +163,8 @@ func cutLast(path string) (dir, name string) {
 	return "", path
 }
 
-// schemaAt follows a location such as filter.state[0] into an operation's body
-// or parameters; nil when it leads nowhere.
+// schemaAt resolves a location such as filter.state[0] in an operation's body or
+// parameters; nil if it does not exist.
 func schemaAt(op *huma.Operation, reg huma.Registry, where, path string) *huma.Schema {
 	if op == nil || reg == nil {
 		return nil
@@ -211,10 +211,10 @@ func propertiesOf(sc *huma.Schema, reg huma.Registry) []string {
 	return slices.Sorted(maps.Keys(sc.Properties))
 }
 
-// strictJSON reads JSON bodies, and refuses an object that names a property
-// twice: only one of the two would count.
+// strictJSON decodes JSON bodies and rejects duplicate keys, since only one of the
+// two would count.
 var strictJSON = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) error {
-	if _, first := v.(*any); first { // bodies are read into any, to be checked, and then into their type
+	if _, first := v.(*any); first { // bodies are decoded into any for validation, then into their type
 		if err := checkNames(data); err != nil {
 			return err
 		}
@@ -222,11 +222,11 @@ var strictJSON = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal:
 	return huma.DefaultJSONFormat.Unmarshal(data, v)
 }}
 
-// mostNested bounds the depth of a body.
+// mostNested bounds the nesting depth of a body.
 const mostNested = 100
 
-// checkNames walks a JSON text. What is no JSON is left to the decoder, which
-// says so better.
+// checkNames walks a JSON text for duplicate names. Syntax errors are left to the
+// decoder, which reports them better.
 func checkNames(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	type level struct {

@@ -6,28 +6,28 @@ import (
 	"net/http"
 )
 
-// Interfaces are the routes of protocols that other programs speak, by pattern
-// of net/http ("PUT /tika"). They are translations onto /v1, which v1 reaches
-// with the credentials of each request: it checks keys, scopes and quotas.
+// Interfaces are the routes of third-party protocols, by net/http pattern ("PUT
+// /tika"). They translate to /v1, called through v1 with each request's own
+// credentials, so /v1 checks keys, scopes and quotas.
 type Interfaces func(v1 http.RoundTripper) map[string]http.Handler
 
-// local answers requests to /v1 in this process, without a connection.
+// local serves requests to /v1 in this process, without a connection.
 type local struct{ s *Server }
 
-// RoundTrip implements http.RoundTripper. The answer is held in memory, so ask
-// for lists in pages.
+// RoundTrip implements http.RoundTripper. It buffers the response, so read lists in
+// pages.
 func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
 	in := r.Clone(r.Context())
 	in.RequestURI = in.URL.RequestURI()
-	in.Host = "localhost" // the request from outside was checked on arrival
+	in.Host = "localhost" // the outer request was checked on arrival
 	switch {
 	case in.Body == nil:
 		in.Body = http.NoBody
 	case in.ContentLength == 0 && in.Body != http.NoBody:
-		in.ContentLength = -1 // a client's 0 says unknown, a server's empty
+		in.ContentLength = -1 // 0 means unknown for a client, but empty for a server
 	}
 	defer in.Body.Close()
 	out := &localResponse{header: http.Header{}, status: http.StatusOK}

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest is the name among known that was most likely meant by given, or ""
-// when none is close: a slip changes, adds, drops or swaps a few letters, or
-// cuts the word short.
+// Nearest returns the known name that given most likely misspells, or "" if none is
+// close: a typo changes, adds, drops or swaps a few letters, or truncates the word.
 func Nearest(given string, known []string) string {
 	given = strings.ToLower(strings.ReplaceAll(given, "-", "_"))
 	if len(given) > 64 {
@@ -28,8 +27,8 @@ func Nearest(given string, known []string) string {
 	return best
 }
 
-// editDistance counts the letters to change, add, drop or swap with their neighbour
-// to make b of a (optimal string alignment).
+// editDistance counts the letters to change, add, drop or swap with their neighbor
+// to turn a into b (optimal string alignment).
 func editDistance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
@@ -53,8 +52,8 @@ func editDistance(a, b string) int {
 	return last[len(y)]
 }
 
-// didYouMean ends a sentence about an unknown name: with the one that is
-// closest, and with all there are while they fit a line.
+// didYouMean ends a sentence about an unknown name: with the closest one, and with
+// all known names if they fit on a line.
 func didYouMean(given string, known []string) string {
 	const mostListed = 25
 	near := Nearest(given, known)
@@ -71,7 +70,7 @@ func didYouMean(given string, known []string) string {
 	return "there " + listed(known)
 }
 
-// listed is "is a" or "are a, b and c".
+// listed returns "is a" or "are a, b and c".
 func listed(names []string) string {
 	if len(names) == 1 {
 		return "is " + names[0]
@@ -79,7 +78,7 @@ func listed(names []string) string {
 	return "are " + anyOf(names, "and")
 }
 
-// anyOf joins names as a sentence does: a, b or c.
+// anyOf joins names as in a sentence: a, b or c.
 func anyOf(names []string, last string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")
@@ -88,7 +87,7 @@ func anyOf(names []string, last string) string {
 	return strings.Join(names[:n], ", ") + " " + last + " " + names[n]
 }
 
-// quoted shows what a caller sent, cut to fit a sentence.
+// quoted quotes a caller's input, truncated to fit a sentence.
 func quoted(value string) string {
 	if r := []rune(value); len(r) > 60 {
 		value = string(r[:60]) + "…"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// operationIDs are the ids that operationID would make wrong.
+// operationIDs overrides what operationID would get wrong.
 var operationIDs = map[string]string{
 	"POST /v1/admin/cleanup":                                 "clean-up",
 	"GET /v1/admin/dead-letters":                             "list-all-dead-letters",
@@ -46,8 +46,8 @@ var operationIDs = map[string]string{
 	"POST /v1/queues:resume":                                 "resume-queue",
 }
 
-// operationID names an operation for the clients that are made from the
-// description, such as list-documents, get-job and cancel-task.
+// operationID names an operation for generated clients, such as list-documents,
+// get-job and cancel-task.
 func operationID(method, path string) string {
 	if id, ok := operationIDs[method+" "+path]; ok {
 		return id

@@ -8,7 +8,7 @@ import (
 	"sheaf/internal/apidoc"
 )
 
-// operationRoutes are for the operator.
+// operationRoutes registers the operator's routes.
 func (s *Server) operationRoutes() {
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Build.String()})
@@ -24,8 +24,8 @@ func (s *Server) operationRoutes() {
 	}
 }
 
-// docs is the reference for people. Its examples ask the address that it was
-// asked at.
+// docs serves the human-readable reference. Its examples use the address it was
+// requested from.
 func (s *Server) docs(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -33,7 +33,7 @@ func (s *Server) docs(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Vary", "Accept-Encoding")
-	base := "http://" + r.Host // the page's script knows better where a proxy speaks TLS
+	base := "http://" + r.Host // behind a TLS proxy the page's script knows better
 	if r.TLS != nil {
 		base = "https://" + r.Host
 	}

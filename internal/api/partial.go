@@ -28,27 +28,27 @@ import (
 	"sheaf/taskstore"
 )
 
-// Uploads in pieces: the tus protocol 1.0.0 (tus.io/protocols/resumable-upload)
+// Resumable uploads: the tus protocol 1.0.0 (tus.io/protocols/resumable-upload)
 // with its extensions creation, creation-with-upload, expiration, checksum and
-// termination. A complete upload becomes a document by itself, or, when it was
-// created with the metadata key "hold", together with others by :submit.
+// termination. A complete upload becomes a document automatically or, if created
+// with the metadata key "hold", together with others by :submit.
 
 const (
 	tusVersion    = "1.0.0"
 	tusExtensions = "creation,creation-with-upload,expiration,checksum,termination"
 	tusMedia      = "application/offset+octet-stream"
-	// statusChecksum is the protocol's own status for a checksum that does not match.
+	// statusChecksum is tus's own status for a checksum mismatch.
 	statusChecksum = 460
-	// maxMetadata bounds the header that describes a file.
+	// maxMetadata bounds the Upload-Metadata header.
 	maxMetadata = 48 << 10
 )
 
-// checksums are the algorithms that Upload-Checksum may name.
+// checksums are the algorithms supported in Upload-Checksum.
 var checksums = map[string]func() hash.Hash{
 	"md5": md5.New, "sha1": sha1.New, "sha256": sha256.New, "crc32": func() hash.Hash { return crc32.NewIEEE() },
 }
 
-// UploadStatus is how far an upload in pieces is.
+// UploadStatus is the progress of a resumable upload.
 type UploadStatus struct {
 	ID          string    `json:"id"`
 	DatasetID   string    `json:"dataset_id"`
@@ -77,7 +77,7 @@ func (s *Server) partialRoutes() {
 	s.mux.HandleFunc("HEAD /v1/datasets/{ds}/uploads/{upload}", s.tus(s.headUpload))
 	s.mux.HandleFunc("PATCH /v1/datasets/{ds}/uploads/{upload}", s.tus(s.patchUpload))
 	s.mux.HandleFunc("DELETE /v1/datasets/{ds}/uploads/{upload}", s.tus(s.deleteUpload))
-	// For senders that can do GET and POST alone.
+	// For clients limited to GET and POST.
 	s.mux.HandleFunc("POST /v1/datasets/{ds}/uploads/{upload}", s.tus(s.overriddenUpload))
 	type listIn struct {
 		DatasetPath
@@ -176,7 +176,7 @@ func (s *Server) partialRoutes() {
 	s.describePartial()
 }
 
-// DirectUpload is where the bytes of an upload may go without passing the server.
+// DirectUpload is where to upload bytes without going through the server.
 type DirectUpload struct {
 	URL       string    `json:"url"`
 	Method    string    `json:"method"`
@@ -233,7 +233,7 @@ func (s *Server) submitUploads(ctx context.Context, ds *sheaf.Dataset, ids []str
 	return answer, nil
 }
 
-// refuse notes the uploads that were not taken, and returns the others.
+// refuse records the rejected uploads and returns the others.
 func (a *SubmitAnswer) refuse(all []ingest.StagedUpload) (staged []*ingest.Staged) {
 	for _, st := range all {
 		if st.Failure != nil {
@@ -245,7 +245,7 @@ func (a *SubmitAnswer) refuse(all []ingest.StagedUpload) (staged []*ingest.Stage
 	return staged
 }
 
-// tus answers in the protocol's terms, and refuses other versions of it.
+// tus wraps a handler in the protocol's terms and rejects other versions of it.
 func (s *Server) tus(f func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Tus-Resumable", tusVersion)
@@ -315,7 +315,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Location", "/v1/datasets/"+url.PathEscape(r.PathValue("ds"))+"/uploads/"+made.ID)
 	if r.Header.Get("Content-Type") == tusMedia || size == 0 {
-		// What breaks off here goes on with PATCH.
+		// If this is interrupted, PATCH continues it.
 		done, err := s.appendUpload(w, r, made.ID, 0)
 		if done == nil {
 			return err
@@ -333,10 +333,10 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// uploadKeys are what Upload-Metadata may name.
+// uploadKeys are the keys allowed in Upload-Metadata.
 var uploadKeys = []string{"attributes", "filename", "filetype", "fingerprint", "hold", "id", "job", "lane", "metadata", "parser_config"}
 
-// describeUpload reads Upload-Metadata: pairs of a key and a value in base64.
+// describeUpload parses Upload-Metadata: pairs of a key and a base64 value.
 func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold bool, err error) {
 	if len(header) > maxMetadata {
 		return "", false, newProblem(413, "", fmt.Sprintf("Upload-Metadata is larger than %d bytes", maxMetadata))
@@ -380,7 +380,7 @@ func describeUpload(header string, u *ingest.Upload) (fingerprint string, hold b
 			err = decodeField(key, b, &u.Metadata)
 		case "attributes":
 			err = decodeAttributes(b, u)
-		case "relativePath": // what some senders add; the name is enough
+		case "relativePath": // some clients add it; the name is enough
 		default:
 			err = newProblem(400, "", fmt.Sprintf("Upload-Metadata: there is no key %s; %s", quoted(key), didYouMean(key, uploadKeys)))
 		}
@@ -402,7 +402,7 @@ func uploadPairs(header string) func(yield func(key, value string) bool) {
 	}
 }
 
-// withoutSecrets is Upload-Metadata as HEAD may answer it: without the parser
+// withoutSecrets returns Upload-Metadata as HEAD may return it: without the parser
 // settings, which may hold a password.
 func withoutSecrets(header string) string {
 	var kept []string
@@ -470,8 +470,8 @@ func (s *Server) patchUpload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// appendUpload stores the body of a request. nil means that nothing is known
-// of the upload's offset.
+// appendUpload stores the body of a request. It returns nil if the upload's offset
+// is unknown.
 func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string, offset int64) (*taskstore.PartialUpload, error) {
 	tenant := tenantOf(r.Context())
 	if !s.uploads.enter(tenant) {
@@ -499,7 +499,7 @@ func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string,
 		}
 	}
 	if verify == nil && repeatsBody(r.Context()) {
-		verify = func() error { return nil } // at its end the body is compared: nothing of another one is kept
+		verify = func() error { return nil } // compared at EOF: nothing of a different body is kept
 	}
 	u, err := s.cfg.Ingest.AppendUpload(r.Context(), tenantOf(r.Context()), id, offset, body, verify)
 	if err != nil && errors.Is(err, errLine) {
@@ -510,8 +510,8 @@ func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string,
 	return u, err
 }
 
-// finishUpload makes a document of an upload that is complete and is not held,
-// and names it in the headers of the answer.
+// finishUpload turns a complete upload that is not held into a document and names
+// it in the response headers.
 func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.Dataset, u *taskstore.PartialUpload) error {
 	if err := s.submitWhole(r.Context(), ds, u, r.Header.Get("traceparent")); err != nil || u.JobID == "" {
 		return err
@@ -521,8 +521,8 @@ func (s *Server) finishUpload(w http.ResponseWriter, r *http.Request, ds *sheaf.
 	return nil
 }
 
-// submitWhole submits an upload that is complete, is not held and has no job
-// yet; u.JobID is its job from then on.
+// submitWhole submits an upload that is complete, not held and has no job yet, and
+// sets u.JobID.
 func (s *Server) submitWhole(ctx context.Context, ds *sheaf.Dataset, u *taskstore.PartialUpload, trace string) error {
 	if !u.Complete() || u.Spec.Hold || u.JobID != "" {
 		return nil
@@ -552,10 +552,10 @@ func (s *Server) deleteUpload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// errLine marks an error of the sender's line, as apart from one of the store.
+// errLine marks an error of the client's connection, as opposed to the store.
 var errLine = errors.New("the line broke")
 
-// lineReader marks the errors of a body.
+// lineReader marks errors from reading a body.
 type lineReader struct{ io.Reader }
 
 func (l lineReader) Read(b []byte) (int, error) {
@@ -566,7 +566,7 @@ func (l lineReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// describePartial adds the routes of the protocol to the OpenAPI document.
+// describePartial adds the protocol's routes to the OpenAPI document.
 func (s *Server) describePartial() {
 	reg := s.api.OpenAPI().Components.Schemas
 	schema := func(v any) *huma.Schema { return huma.SchemaFromType(reg, reflect.TypeOf(v)) }

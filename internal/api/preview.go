@@ -12,30 +12,30 @@ import (
 	"sheaf/internal/settings"
 )
 
-// Previewer makes chunks of a few units of a document. *executor.Previewer is one.
+// Previewer chunks a few units of a document. *executor.Previewer implements it.
 type Previewer interface {
 	Preview(ctx context.Context, doc *sheaf.Document, unit int, configs ...sheaf.ParseConfig) ([]sheaf.Preview, error)
 }
 
-// Bounds of a preview. Two at once are one that is shown and one that takes its
-// place, whose client has gone already.
+// Bounds of a preview. A tenant has two because a new one may start before the one
+// it replaces, whose client is gone, has ended.
 const (
 	previewTime      = 20 * time.Second
 	tenantPreviews   = 2
 	allPreviews      = 16
-	previewChunks    = 200     // of the page, in one answer
+	previewChunks    = 200     // of the page, per response
 	previewText      = 1 << 20 // bytes of their text
-	previewRowsShown = 50      // rows stand for the page that a table has not
+	previewRowsShown = 50      // rows shown as a page, since a table has none
 )
 
-// PreviewRequest asks what settings would make of a page.
+// PreviewRequest asks what a page would become with given settings.
 type PreviewRequest struct {
 	Page        int               `json:"page,omitempty" minimum:"1" default:"1" doc:"page, slide, part or row, counted from 1; of rows it is the first of 50"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be tried: those that are named change what over says, and null takes one back"`
 	Over        string            `json:"over,omitempty" enum:"document,dataset" default:"document" doc:"what the settings change: those of the document, as documents:reparse would, or those of the dataset, as PATCH of the dataset would for documents without settings of their own"`
 }
 
-// SettingsPreview is what settings would make of a page.
+// SettingsPreview is what a page would become with given settings.
 type SettingsPreview struct {
 	Unit     sheaf.Unit        `json:"unit"`
 	Shown    sheaf.Range       `json:"shown" doc:"the page whose chunks are listed, as [from, to]; of a table 50 rows"`
@@ -48,7 +48,7 @@ type SettingsPreview struct {
 	Notes    []string          `json:"notes" nullable:"false" doc:"sentences: what a parse would do besides"`
 }
 
-// PreviewCounts says how some units were chunked.
+// PreviewCounts sums how some units were chunked.
 type PreviewCounts struct {
 	Page  ChunkCounts `json:"page" doc:"of the chunks that stand on the page"`
 	Range ChunkCounts `json:"range" doc:"of all chunks of the range"`
@@ -74,7 +74,7 @@ func countChunks(chunks []sheaf.Chunk) ChunkCounts {
 	return out
 }
 
-// onUnits lists the chunks that stand on some units.
+// onUnits returns the chunks that are on the given units.
 func onUnits(chunks []sheaf.Chunk, r sheaf.Range) []sheaf.Chunk {
 	out := []sheaf.Chunk{}
 	for _, c := range chunks {
@@ -112,7 +112,7 @@ func (s *Server) previewRoutes() {
 	})
 }
 
-// preview tries settings on one page. d does not show its password.
+// preview tries settings on one page. d omits the document's password.
 func (s *Server) preview(ctx context.Context, d *sheaf.Document, ask PreviewRequest) (*SettingsPreview, error) {
 	d, err := s.cfg.Catalog.Document(ctx, d.TenantID, d.ID)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Server) preview(ctx context.Context, d *sheaf.Document, ask PreviewRequ
 		if err := s.checkConfig(ctx, tried); err != nil {
 			return nil, err
 		}
-		// What belongs to the file, and not to the dataset.
+		// These belong to the file, not to the dataset.
 		for _, c := range []*sheaf.ParseConfig{&now, &tried} {
 			*c = settings.Merge(*c, sheaf.ParseConfig{Password: d.ParseConfig.Password, MediaType: d.ParseConfig.MediaType})
 		}
@@ -150,8 +150,8 @@ func (s *Server) preview(ctx context.Context, d *sheaf.Document, ask PreviewRequ
 	}
 	made, err := s.cfg.Previewer.Preview(within, d, ask.Page, configs...)
 	if err != nil && len(configs) > 1 && within.Err() == nil && !errors.Is(err, sheaf.ErrNotPlanned) {
-		// By the settings as they are the page may not be read: that is no reason
-		// not to show what others make of it.
+		// The page may be unreadable with the current settings; still show what the
+		// new ones produce.
 		made, err = s.cfg.Previewer.Preview(within, d, ask.Page, tried)
 	}
 	switch {

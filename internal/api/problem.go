@@ -14,8 +14,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// Problem is an RFC 9457 answer. Code is stable and for programs; Detail is a
-// sentence for people.
+// Problem is an RFC 9457 response. Code is stable and meant for programs; Detail is
+// a sentence for people.
 type Problem struct {
 	Type      string          `json:"type" doc:"always about:blank; code tells problems apart"`
 	Title     string          `json:"title" doc:"the HTTP status in words"`
@@ -31,7 +31,7 @@ type Problem struct {
 	Errors    []ProblemDetail `json:"errors,omitempty" doc:"the fields at fault"`
 }
 
-// ProblemDetail names one field at fault.
+// ProblemDetail names one invalid field.
 type ProblemDetail struct {
 	Location string `json:"location,omitempty"`
 	Message  string `json:"message"`
@@ -43,7 +43,7 @@ func (p *Problem) GetStatus() int { return p.Status }
 // ContentType makes huma answer problem+json.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// codes maps an HTTP status to the problem code used when nothing more is known.
+// codes maps an HTTP status to its default problem code.
 var codes = map[int]string{
 	400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable",
 	408: "timeout", 409: "conflict", 410: "gone", 412: "precondition_failed", 413: "too_large", 415: "unsupported_media_type", 422: "invalid",
@@ -57,8 +57,8 @@ func newProblem(status int, code, detail string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: capital(detail)}
 }
 
-// capital begins a sentence with a capital letter, unless it begins with a
-// name such as parser_config.
+// capital capitalizes a sentence, unless it starts with an identifier such as
+// parser_config.
 func capital(text string) string {
 	word, _, _ := strings.Cut(text, " ")
 	if strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsLetter(c) && c != '\'' && c != ',' && c != '-' }) {
@@ -68,8 +68,8 @@ func capital(text string) string {
 	return string(unicode.ToUpper(first)) + text[size:]
 }
 
-// problemOf maps an error's kind to its answer, once for all routes. Text of
-// unknown errors stays in the log: it may name hosts or paths.
+// problemOf maps an error to its response, for all routes. The text of unknown
+// errors is only logged, since it may name hosts or paths.
 func (s *Server) problemOf(ctx context.Context, err error) *Problem {
 	p, ok := errors.AsType[*Problem](err)
 	if !ok {
@@ -91,7 +91,7 @@ func (s *Server) mapError(ctx context.Context, err error) *Problem {
 	for _, k := range kinds {
 		if errors.Is(err, k.kind) {
 			text := sentence(err, k.kind)
-			if text == "" || !ourWords(err) || k.kind == sheaf.ErrReadOnly { // what is full, and where, is the operator's business
+			if text == "" || !ourWords(err) || k.kind == sheaf.ErrReadOnly { // what is full, and where, concerns only the operator
 				s.log.WarnContext(ctx, "a request was refused", "status", k.status, "error", err)
 				text = general[k.status]
 			} else if k.status == 404 && strings.Count(text, " ") == 1 { // "job 0123"
@@ -127,7 +127,7 @@ func (s *Server) mapError(ctx context.Context, err error) *Problem {
 	return newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id")
 }
 
-// general are the sentences for errors whose own text is not for callers.
+// general are the messages for errors whose own text is not for callers.
 var general = map[int]string{
 	400: "the request is not valid; compare it with /docs",
 	401: "the API key is missing or unknown; send one as `Authorization: Bearer KEY`",
@@ -138,9 +138,9 @@ var general = map[int]string{
 	507: "the server's storage takes no writes, because it is full or read-only, and nothing was changed; tell the operator, and send the request again later",
 }
 
-// ourWords reports whether an error's text was written here, by this service,
-// for people: drivers and the operating system speak of hosts, statements and
-// paths, which callers must not see.
+// ourWords reports whether this service wrote an error's text for users. Drivers
+// and the operating system mention hosts, statements and paths, which callers must
+// not see.
 func ourWords(err error) bool {
 	switch e := err.(type) {
 	case *sheaf.Failure, *sheaf.LimitFailure, *Problem:
@@ -158,7 +158,7 @@ func ourWords(err error) bool {
 	return plainType(err)
 }
 
-// plainType reports whether an error is one of text alone, or of this module.
+// plainType reports whether an error is plain text or a type of this module.
 func plainType(err error) bool {
 	t := reflect.TypeOf(err)
 	if t.Kind() == reflect.Pointer {
@@ -167,8 +167,8 @@ func plainType(err error) bool {
 	return t.PkgPath() == "errors" || t.PkgPath() == "fmt" || t.PkgPath() == "sheaf" || strings.HasPrefix(t.PkgPath(), "sheaf/")
 }
 
-// sentence is the error's text without the kind's own words in front; "" when
-// it has no more to say.
+// sentence returns the error's text without the kind's prefix, or "" if there is
+// nothing else.
 func sentence(err, kind error) string {
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
 		return f.Message
@@ -200,7 +200,7 @@ func statusOf(f *sheaf.Failure) int {
 	return http.StatusInternalServerError
 }
 
-// writeProblem answers outside of huma's handlers.
+// writeProblem responds outside of huma's handlers.
 func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.problemOf(r.Context(), err)
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {

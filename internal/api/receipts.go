@@ -15,8 +15,8 @@ type ReceiptPath struct {
 	Receipt string `path:"receipt" maxLength:"64" doc:"id of the receipt, as the deletion answered it"`
 }
 
-// receiptRoutes tell what became of deletions. Receipts outlive what was
-// deleted, a dataset too: its receipts are found by its id.
+// receiptRoutes registers the routes for deletion receipts. Receipts outlive what
+// was deleted; those of a deleted dataset are found by its id.
 func (s *Server) receiptRoutes() {
 	type listIn struct {
 		DatasetPath
@@ -35,7 +35,7 @@ func (s *Server) receiptRoutes() {
 		}
 		list, next, listErr := s.cfg.Catalog.Receipts(ctx, tenantOf(ctx), id, in.page())
 		if listErr == nil && err != nil && len(list) == 0 && in.Cursor == "" {
-			return nil, err // neither the dataset nor a receipt of it
+			return nil, err // neither the dataset nor a receipt of it exists
 		}
 		return s.signedList(list, next, listErr)
 	})
@@ -68,7 +68,7 @@ func (s *Server) receiptRoutes() {
 	}
 	verify := needs(post("/v1/receipts:verify", "Verify the signature of a receipt"), scopeRead)
 	verify.Description = "Tells whether this installation signed the receipt and nothing in it was changed since. It needs no more than the text: the receipt is not looked up."
-	verify.MaxBodyBytes = 2 * receipt.MaxBytes // quoted
+	verify.MaxBodyBytes = 2 * receipt.MaxBytes // JSON string escaping
 	handle(s, verify, func(_ context.Context, in *verifyIn) (*output[Verified], error) {
 		if s.cfg.Receipts == nil {
 			return nil, newProblem(404, "", "this installation has no key to sign receipts with")
@@ -84,7 +84,7 @@ func (s *Server) receiptRoutes() {
 	})
 }
 
-// Verified is the verdict on a receipt's signature.
+// Verified is the result of checking a receipt's signature.
 type Verified struct {
 	Valid  bool                   `json:"valid"`
 	Reason string                 `json:"reason,omitempty" doc:"why not"`
@@ -93,8 +93,8 @@ type Verified struct {
 	KeyID  string                 `json:"key_id,omitempty"`
 }
 
-// signed signs a receipt that is pending: it changes until it is completed,
-// and was signed then.
+// signed signs a receipt that is still pending, since it changes until completed; a
+// completed one is already signed.
 func (s *Server) signed(r *taskstore.Receipt) error {
 	if s.cfg.Receipts == nil || r.State == taskstore.ReceiptCompleted {
 		return nil

@@ -101,23 +101,23 @@ func listOf[T any](items []T, next string) *output[List[T]] {
 
 type output[T any] struct{ Body T }
 
-// tagged is an answer that a client may keep: with its ETag as If-None-Match,
-// the next one is 304 Not Modified while it would be the same.
+// tagged is a cacheable response: a request with its ETag as If-None-Match gets 304
+// Not Modified while it is unchanged.
 type tagged[T any] struct {
 	Status int
 	ETag   string `header:"ETag"`
 	Body   T
 }
 
-// ETagInput is what a client says of the answer that it has.
+// ETagInput carries the ETag of the client's copy.
 type ETagInput struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"ETag of an earlier answer: 304 without a body says that it still holds"`
 }
 
-// sharedPage is how many items a list may have that is cached for all who read it.
+// sharedPage is the largest list page that is cached for all its readers.
 const sharedPage = 100
 
-// snapshotOf answers what many read, from what one of them had read.
+// snapshotOf serves many readers from one read.
 func snapshotOf[T any](ctx context.Context, s *Server, in ETagInput, scope watch.Scope, read func(context.Context) (any, error)) (*tagged[T], error) {
 	snap, err := s.hub.Read(ctx, scope, read)
 	if err != nil {
@@ -134,8 +134,8 @@ type accepted[T any] struct {
 	Body     T
 }
 
-// handle registers a route whose errors go through problemOf. The operation
-// has declared its scope: get, post and change do, and needs changes it.
+// handle registers a route whose errors go through problemOf. The operation has
+// declared its scope: get, post and change set it, and needs overrides it.
 func handle[I, O any](s *Server, op huma.Operation, f func(ctx context.Context, in *I) (*O, error)) {
 	if op.Metadata == nil {
 		op.Metadata = map[string]any{}
@@ -160,7 +160,7 @@ func handle[I, O any](s *Server, op huma.Operation, f func(ctx context.Context, 
 	})
 }
 
-// holds is what pause and resume do, for summaries.
+// holds is the verb for pause and resume in summaries.
 func holds(verb string) string {
 	if verb == "pause" {
 		return "Hold"
@@ -168,7 +168,7 @@ func holds(verb string) string {
 	return "Free"
 }
 
-// tagOf is the group of a route: what its path is about.
+// tagOf returns the tag of a route: the subject of its path.
 func tagOf(path string) string {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == ':' })[1:]
 	if parts[0] == "admin" {
@@ -194,7 +194,7 @@ func get(path, summary string) huma.Operation {
 
 func post(path, summary string) huma.Operation { return change(http.MethodPost, path, summary) }
 
-// change is an operation that a key needs the scope write for.
+// change is an operation that requires the scope write.
 func change(method, path, summary string) huma.Operation {
 	return needs(huma.Operation{Method: method, Path: path, Summary: summary}, scopeWrite)
 }
@@ -231,7 +231,7 @@ func (s *Server) dataset(ctx context.Context, p DatasetPath) (*sheaf.Dataset, er
 	return s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), p.Dataset)
 }
 
-// anyDataset stands in a path for the dataset of the document that it names.
+// anyDataset in a path stands for the dataset of the document it names.
 const anyDataset = "-"
 
 // document finds the document of a path within its dataset and tenant.
@@ -254,7 +254,7 @@ func (s *Server) document(ctx context.Context, p DocumentPath) (*sheaf.Document,
 	return public(d), nil
 }
 
-// shown is a dataset as it may be seen: settings are shown but for the password.
+// shown returns a dataset for display: with its settings except the password.
 func shown(d *sheaf.Dataset) *sheaf.Dataset {
 	if d != nil {
 		hidePassword(&d.ParseConfig)
@@ -262,14 +262,14 @@ func shown(d *sheaf.Dataset) *sheaf.Dataset {
 	return d
 }
 
-// hidePassword takes the write-only setting out.
+// hidePassword removes the write-only setting.
 func hidePassword(c *sheaf.ParseConfig) {
 	if c.Password.V != "" {
 		c.Password = sheaf.Opt[string]{}
 	}
 }
 
-// public hides what a document keeps for itself.
+// public hides a document's internals.
 func public(d *sheaf.Document) *sheaf.Document {
 	hidePassword(&d.ParseConfig)
 	if d.Warnings == nil {
@@ -305,7 +305,7 @@ func nameTaken(name string) error {
 	return newProblem(409, "", fmt.Sprintf("there is a dataset named %s already; use that one, or choose another name", quoted(name)))
 }
 
-// checkConfig refuses settings that no document of the tenant could be parsed by.
+// checkConfig rejects settings that could not parse any of the tenant's documents.
 func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
 	if err := cmp.Or(s.cfg.Ingest.CheckConfig(c, ""), s.checkRunSettings(c)); err != nil {
 		return err
@@ -320,7 +320,7 @@ type DatasetChange struct {
 	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"keys that are not named stay; a key with null is taken out"`
 }
 
-// DocumentChange is the body that changes what a document is called.
+// DocumentChange is the body that changes a document's name and attributes.
 type DocumentChange struct {
 	Name       string           `json:"name,omitempty" minLength:"1" maxLength:"500" doc:"that lists and search results show; words of a new name are found when the document has been parsed again"`
 	Attributes sheaf.Attributes `json:"attributes,omitempty" doc:"what your program stores with the document: keys that are not named stay, and a key with null is taken out. Sheaf does not read them. At most 16 KiB as JSON"`
@@ -338,11 +338,11 @@ func (c *DatasetChange) UnmarshalJSON(b []byte) error {
 	return decodeChange(b, (*plain)(c), "parser_config")
 }
 
-// maxChanges is how often a change is tried that others come before.
+// maxChanges is how often a change is retried after losing to a concurrent one.
 const maxChanges = 5
 
-// changeDataset lays a change over what the dataset is now. ErrStale when it
-// was changed in between.
+// changeDataset applies a change to the current dataset. It returns ErrStale if the
+// dataset changed in between.
 func (s *Server) changeDataset(ctx context.Context, path DatasetPath, to DatasetChange) (*sheaf.Dataset, error) {
 	d, err := s.dataset(ctx, path)
 	if err != nil {
@@ -379,11 +379,11 @@ func (s *Server) datasetRoutes() {
 			return nil, err
 		}
 		id := s.origin(ctx, "").ID(tenantOf(ctx), "dataset", 0)
-		config := settings.Merge(in.Body.ParseConfig, sheaf.ParseConfig{}) // without nulls
+		config := settings.Merge(in.Body.ParseConfig, sheaf.ParseConfig{}) // drops nulls
 		d, err := s.cfg.Catalog.CreateDataset(ctx, sheaf.Dataset{ID: id, TenantID: tenantOf(ctx), Name: in.Body.Name, ParseConfig: config, Attributes: sheaf.Attributes(nil).Change(in.Body.Attributes)})
 		if errors.Is(err, sheaf.ErrConflict) {
 			if begun, lookErr := s.cfg.Catalog.Dataset(ctx, tenantOf(ctx), id); lookErr == nil {
-				d, err = begun, nil // by an earlier try of this request
+				d, err = begun, nil // created by an earlier attempt of this request
 			} else {
 				err = nameTaken(in.Body.Name)
 			}
@@ -442,14 +442,14 @@ func (s *Server) datasetRoutes() {
 	}
 }
 
-// DoctorReport is what the doctor found, and how the parsers of the answering
-// process are confined.
+// DoctorReport is the doctor's findings, and how the parsers of this process are
+// sandboxed.
 type DoctorReport struct {
 	doctor.Report
 	Parsers []child.Protection `json:"parsers" nullable:"false" doc:"what keeps the processes that read documents away from the rest of the system; executors log theirs at start"`
 }
 
-// Paused says what a pause or resume did.
+// Paused reports what a pause or resume did.
 type Paused struct {
 	Paused bool `json:"paused"`
 	Tasks  int  `json:"tasks" doc:"queued tasks held or freed"`
@@ -511,7 +511,7 @@ func (s *Server) documentRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		// An upload's name may be a path and is cleaned; here somebody chose it.
+		// An upload's name may be a path and is cleaned; here a user chose it.
 		if name := in.Body.Name; name != "" && name != ingest.CleanName(name) {
 			return nil, fmt.Errorf("%w: %q cannot be a document's name; %q can", sheaf.ErrInvalid, name, ingest.CleanName(name))
 		}
@@ -689,7 +689,7 @@ func (s *Server) documentRoutes() {
 	})
 }
 
-// selected reads which documents of which dataset a batch action is for.
+// selected resolves the dataset and documents of a batch action.
 func (s *Server) selected(ctx context.Context, p DatasetPath, sel *Selection) (*sheaf.Dataset, taskstore.DocumentFilter, error) {
 	ds, err := s.dataset(ctx, p)
 	if err != nil {
@@ -699,7 +699,7 @@ func (s *Server) selected(ctx context.Context, p DatasetPath, sel *Selection) (*
 	return ds, f, err
 }
 
-// firstOf lists the ids that a filter selects, at most 10,000 at once.
+// firstOf lists the ids that a filter selects, at most 10,000.
 func (s *Server) firstOf(ctx context.Context, ds *sheaf.Dataset, f taskstore.DocumentFilter) ([]string, error) {
 	f.DatasetID = ds.ID
 	var ids []string
@@ -724,19 +724,19 @@ func (s *Server) firstOf(ctx context.Context, ds *sheaf.Dataset, f taskstore.Doc
 type BatchAnswer struct {
 	Job   *sheaf.Job           `json:"job,omitempty"`
 	Plans []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 documents"`
-	// Documents and Skipped are 0 in a dry run, whose Forecast counts them.
+	// Documents and Skipped are 0 in a dry run; Forecast counts them instead.
 	Documents int              `json:"documents" doc:"that are run again; without any there is no job"`
 	Skipped   int              `json:"skipped" doc:"selected, and left as they are because of their state"`
 	Forecast  *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run: all documents together"`
 }
 
-// CancelAnswer is the receipt of a cancel, or what it would stop.
+// CancelAnswer is the receipt of a cancel, or what it would cancel.
 type CancelAnswer struct {
 	taskstore.CancelReceipt
 	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run"`
 }
 
-// DeleteAnswer is the receipt of a delete, or what it would remove.
+// DeleteAnswer is the receipt of a delete, or what it would delete.
 type DeleteAnswer struct {
 	taskstore.DeleteReceipt
 	Forecast *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run"`
@@ -818,7 +818,7 @@ func taskOf(t *sheaf.Task) Task {
 		RangeID: t.Result.RangeID, Chunks: t.Result.Chunks, Tokens: t.Result.Tokens, Reused: t.Result.Reused, Digest: t.Digest,
 		Ledger: t.Result.Ledger, Stages: t.Result.Stages, Failure: t.Failure, Warnings: t.Result.Warnings, Output: t.Result.Output, Content: contentPath(t), Pool: t.Pool,
 	}
-	if t.Kind == sheaf.KindDataflow { // others use it for themselves
+	if t.Kind == sheaf.KindDataflow { // other kinds use it internally
 		out.Node = t.Node
 	}
 	if t.Range.From > 0 {
@@ -845,7 +845,7 @@ func (s *Server) jobRoutes() {
 			return nil, err
 		}
 		of := s.jobStatus(tenantOf(ctx), in.Job)
-		if ended { // a crowd's snapshot may be older; who waited for the end must see it
+		if ended { // the shared snapshot may be older; a caller that waited for the end must see it
 			if snap, err := s.hub.Read(ctx, of.scope, of.read); err == nil && !of.ended(snap.Value) {
 				s.hub.Changed(of.scope.TenantID, in.Job)
 			}
@@ -881,7 +881,7 @@ func (s *Server) jobRoutes() {
 			jobs, next, err := s.cfg.Catalog.Jobs(ctx, tenant, f, page)
 			return listOf(jobs, next).Body, err
 		}
-		if page.Cursor != "" || page.Limit > sharedPage || f.Query != "" || f.Requester != "" { // nobody else asks for it
+		if page.Cursor != "" || page.Limit > sharedPage || f.Query != "" || f.Requester != "" { // unlikely to be shared
 			list, err := read(ctx)
 			return &tagged[List[sheaf.Job]]{Status: http.StatusOK, Body: list.(List[sheaf.Job])}, err
 		}
@@ -984,15 +984,14 @@ func (s *Server) jobRoutes() {
 	})
 }
 
-// maxIdle bounds how long an open job waits for more: what is stored for it
-// stays a day.
+// maxIdle bounds how long an open job waits for more: its stored uploads are kept
+// for a day.
 const maxIdle = 24 * time.Hour
 
 // maxWait bounds a long poll.
 const maxWait = time.Minute
 
-// waitForJob waits for a job's end as long as wait says, and reports whether it
-// has come.
+// waitForJob waits up to wait for a job to end and reports whether it has.
 func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _ error) {
 	var d time.Duration
 	var err error
@@ -1006,8 +1005,8 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _
 	}
 	begun := time.Now()
 	for {
-		// A job is summed from all its tasks, which is measurable work: that is
-		// done once, for the answer.
+		// Summing a job over all its tasks is measurable work, so it is done only
+		// once, for the response.
 		ended, err = s.cfg.Catalog.JobEnded(ctx, tenantOf(ctx), id)
 		waited := time.Since(begun)
 		if err != nil || ended || waited >= d {
@@ -1064,8 +1063,8 @@ func (s *Server) searchRoutes() {
 	})
 }
 
-// tagsOfAll has a query over all datasets tagged as their chunks are, by up to
-// search.MaxTagSets tag sets: those of the oldest datasets.
+// tagsOfAll tags a query over all datasets the way their chunks are tagged, with up
+// to search.MaxTagSets tag sets, oldest datasets first.
 func (s *Server) tagsOfAll(ctx context.Context, r *search.Request) error {
 	all, err := s.cfg.Catalog.TaggedDatasets(ctx, tenantOf(ctx), 10*search.MaxTagSets)
 	if err != nil {
@@ -1079,12 +1078,12 @@ func (s *Server) tagsOfAll(ctx context.Context, r *search.Request) error {
 	return nil
 }
 
-// maxQueues bounds the queues that are answered at once.
+// maxQueues bounds the queues in one response.
 const maxQueues = 1000
 
 func (s *Server) queueRoutes() {
 	handle(s, get("/v1/queues", "Read the tenant's queue"), func(ctx context.Context, _ *struct{}) (*output[List[taskstore.TenantQueue]], error) {
-		if !s.cfg.Auth { // the embedded default shows everything to its one user
+		if !s.cfg.Auth { // the embedded default shows its one user everything
 			qs, _, err := s.cfg.Catalog.Queues(ctx, taskstore.Page{Limit: maxQueues})
 			return listOf(qs, ""), err
 		}
@@ -1103,7 +1102,7 @@ func (s *Server) queueRoutes() {
 	handle(s, get("/v1/executors", "List live executors"), func(ctx context.Context, _ *struct{}) (*output[List[taskstore.WorkerStatus]], error) {
 		ws, err := s.cfg.Catalog.Workers(ctx)
 		if s.cfg.Auth {
-			// Task ids of other tenants are nobody's business.
+			// Do not expose task ids of other tenants.
 			for i := range ws {
 				ws[i].Running = nil
 			}
@@ -1127,7 +1126,7 @@ func (s *Server) queueRoutes() {
 			out := DoctorReport{Report: *r, Parsers: []child.Protection{}}
 			if s.cfg.Confinement != nil {
 				if out.Parsers, err = s.cfg.Confinement(ctx); err != nil {
-					// Parsers that do not start are a finding, and hide no other.
+					// Parsers that fail to start are one more finding.
 					out.Parsers = []child.Protection{{Name: "parsers", Detail: sheaf.AsFailure(err, "").Message}}
 				}
 			}
@@ -1151,7 +1150,7 @@ func (s *Server) queueRoutes() {
 	})
 }
 
-// CanceledTask says what the cancel of a task did.
+// CanceledTask reports what canceling a task did.
 type CanceledTask struct {
 	Queued  int  `json:"queued" doc:"1 when the task was waiting, and is canceled"`
 	Running int  `json:"running" doc:"1 when the task was running, and was asked to stop"`
@@ -1170,14 +1169,14 @@ func (s *Server) taskHistory(ctx context.Context, tenantID, id string) (*output[
 	return &output[TaskHistory]{TaskHistory{Task: taskOf(t), Tries: triesOf(evs), Events: evs}}, err
 }
 
-// TaskHistory is a task and all that happened to it.
+// TaskHistory is a task and everything that happened to it.
 type TaskHistory struct {
 	Task
 	Tries  []Try         `json:"tries" nullable:"false" doc:"attempts, oldest first"`
 	Events []sheaf.Event `json:"events" nullable:"false"`
 }
 
-// Count answers how many rows an action changed.
+// Count is the number of rows an action changed.
 type Count struct {
 	Count  int  `json:"count"`
 	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: so many would be"`

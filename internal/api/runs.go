@@ -33,7 +33,7 @@ type FlowRun struct {
 	RunCost
 }
 
-// VersionBudget is what a version of a document has of the language model.
+// VersionBudget is a document version's budget for the language model.
 type VersionBudget struct {
 	Spent     int64   `json:"spent" doc:"tokens that count toward the cap, those of questions that are on their way included"`
 	Price     float64 `json:"price,omitempty" doc:"of these, where a price is configured"`
@@ -43,14 +43,14 @@ type VersionBudget struct {
 	Waits     bool    `json:"waits" doc:"it is at the cap and goes on when that is raised, by POST …/documents/{doc}:resume"`
 }
 
-// RunCost is what a run or a node of it took of a language model.
+// RunCost is the language model usage of a run or one of its nodes.
 type RunCost struct {
 	Asked    *sheaf.Asked `json:"asked,omitempty" doc:"of a language model"`
 	Price    float64      `json:"price,omitempty" doc:"of the tokens, where a price is configured"`
 	Currency string       `json:"currency,omitempty" doc:"of the price"`
 }
 
-// ask adds what was asked.
+// ask adds usage.
 func (c *RunCost) ask(a *sheaf.Asked) {
 	if a == nil {
 		return
@@ -61,7 +61,7 @@ func (c *RunCost) ask(a *sheaf.Asked) {
 	c.Asked.Calls, c.Asked.Cached, c.Asked.Tokens = c.Asked.Calls+a.Calls, c.Asked.Cached+a.Cached, c.Asked.Tokens+a.Tokens
 }
 
-// pricing says what was asked costs.
+// pricing fills in the price of the usage.
 func (s *Server) pricing(c *RunCost) {
 	if c.Asked != nil && s.cfg.Prices.PerMillionTokens > 0 {
 		c.Price, c.Currency = s.priced(c.Asked.Tokens)
@@ -96,7 +96,7 @@ type RunNodeAnswer struct {
 	Tasks []RunTask `json:"tasks" nullable:"false" doc:"by range; at most 1,000"`
 }
 
-// RunTask is the work of a node on a range of a document, and what it left.
+// RunTask is the work of a node on a range of a document, and its output.
 type RunTask struct {
 	ID       string         `json:"id" doc:"of /v1/tasks/{task}, which has its attempts"`
 	Range    *[2]int        `json:"range,omitempty" doc:"units, from 1, both ends included"`
@@ -127,15 +127,15 @@ type RunNode struct {
 	MS       int64          `json:"ms" doc:"that its tasks took together"`
 	Failure  *sheaf.Failure `json:"failure,omitempty" doc:"of the first range that failed for good"`
 	Files    []RunFile      `json:"files,omitempty" doc:"that an export has left, by range; at most 1,000"`
-	// Shared nodes have no task of their own; within is the node whose task runs it,
-	// "" for that of the range.
+	// Shared nodes have no task of their own; within is the node whose task runs
+	// it, or "" for the range's task.
 	Shared     bool `json:"shared,omitempty" doc:"a task runs it beside other nodes: attempts and time are of all of them"`
 	within     string
 	Definition *flow.Node `json:"definition,omitempty" doc:"kind, inputs and settings, as the version of the flow has them; absent where that was deleted"`
 	RunCost
 }
 
-// RunFile is a file of a node.
+// RunFile is a file produced by a node.
 type RunFile struct {
 	Range  [2]int `json:"range" doc:"units, from 1, both ends included"`
 	Media  string `json:"media"`
@@ -206,7 +206,7 @@ func (s *Server) runRoutes() {
 	})
 }
 
-// versionBudget is what a version has spent; nil for nothing.
+// versionBudget returns what a version has spent; nil for nothing.
 func (s *Server) versionBudget(ctx context.Context, d *sheaf.Document, generation int) (*VersionBudget, error) {
 	of := taskstore.VersionSpending(d.ID, generation, 0)
 	spent, err := s.cfg.Catalog.Spent(ctx, d.TenantID, of.Name)
@@ -261,7 +261,7 @@ func (s *Server) resumeRoute() {
 	})
 }
 
-// versionOf finds the document of a run, and the version of it that is meant.
+// versionOf finds the document and version of a run.
 func (s *Server) versionOf(ctx context.Context, in *FlowRunPath) (*sheaf.Document, int, error) {
 	d, err := s.document(ctx, in.DocumentPath)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Server) versionOf(ctx context.Context, in *FlowRunPath) (*sheaf.Documen
 	return d, cmp.Or(in.Generation, d.Generation), nil
 }
 
-// runScope is what all who watch a run, or a node of it, are answered from.
+// runScope is the shared scope for everyone watching a run or one of its nodes.
 func runScope(d *sheaf.Document, generation int, node string) watch.Scope {
 	return watch.Scope{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.ID, What: fmt.Sprintf("run %d %q", generation, node)}
 }
@@ -293,16 +293,16 @@ func (s *Server) newestRuns(ctx context.Context, ds *sheaf.Dataset, p taskstore.
 	for i := range docs {
 		d, g := &docs[i], gens[docs[i].ID]
 		if g.Generation == 0 {
-			continue // it was never started
+			continue // never started
 		}
 		r := FlowRunListed{DocumentID: d.ID, Document: d.Name, Generation: g.Generation, Flow: cmp.Or(g.ParseConfig.Flow.V, flow.StandardName), State: d.State, Chunks: g.Chunks, CreatedAt: g.CreatedAt, FinishedAt: g.FinishedAt}
 		decide(&g)
 		if g.Flow != nil {
 			r.Flow, r.Mode, r.Reason = g.Flow.Ref, g.Flow.Mode, g.Flow.Reason
-			if len(g.Flow.Asks) > 0 { // only these have asked anything
+			if len(g.Flow.Asks) > 0 { // only these have called the model
 				tasks, err := s.cfg.Catalog.Tasks(ctx, ds.TenantID, d.ID, g.Generation)
 				if errors.Is(err, sheaf.ErrNotFound) {
-					continue // it was deleted meanwhile
+					continue // deleted in the meantime
 				}
 				if err != nil {
 					return nil, "", err
@@ -320,7 +320,7 @@ func (s *Server) newestRuns(ctx context.Context, ds *sheaf.Dataset, p taskstore.
 	return items, next, nil
 }
 
-// decide says how the standard pipeline runs, about which nothing is stored.
+// decide fills in how the standard pipeline runs, which is not stored.
 func decide(g *sheaf.Generation) {
 	if name, _, _ := strings.Cut(g.ParseConfig.Flow.V, "@"); g.Flow != nil || name != "" && name != flow.StandardName {
 		return
@@ -386,8 +386,7 @@ func (s *Server) run(ctx context.Context, d *sheaf.Document, n int) (*FlowRun, [
 	return &run, tasks, nil
 }
 
-// definitions are the nodes of a version of a flow by their ids; none where it was
-// deleted.
+// definitions returns the nodes of a flow version by id, or nil if it was deleted.
 func (s *Server) definitions(ctx context.Context, of string) (map[string]*flow.Node, error) {
 	ref, err := flow.ParseRef(of)
 	if err != nil {
@@ -407,8 +406,8 @@ func (s *Server) definitions(ctx context.Context, of string) (map[string]*flow.N
 	return out, nil
 }
 
-// runsWithin is the node whose task runs a node that has none: the first that reads
-// it, or "" where that is the task of the range.
+// runsWithin returns the node whose task runs a node that has none: the first that
+// reads it, or "" if that is the range's task.
 func runsWithin(id string, d *sheaf.FlowDecision, nodes map[string]*flow.Node) string {
 	for range d.Nodes { // each step leads to a later node
 		if slices.Contains(d.Tasks, id) {
@@ -426,7 +425,7 @@ func runsWithin(id string, d *sheaf.FlowDecision, nodes map[string]*flow.Node) s
 	return ""
 }
 
-// runOf says where a run is, by its tasks.
+// runOf derives the state of a run from its tasks.
 func runOf(g *sheaf.Generation, tasks []sheaf.Task, nodes map[string]*flow.Node) FlowRun {
 	out := FlowRun{Generation: g.Generation, Flow: g.Flow.Ref, Mode: g.Flow.Mode, Reason: g.Flow.Reason, State: g.State, Nodes: []RunNode{}, CreatedAt: g.CreatedAt, FinishedAt: g.FinishedAt}
 	for _, id := range g.Flow.Nodes {
@@ -446,8 +445,8 @@ func runOf(g *sheaf.Generation, tasks []sheaf.Task, nodes map[string]*flow.Node)
 	return out
 }
 
-// whyWaits is what the last attempt of a task of a node that waits ended with, and
-// the code of that, "" for none.
+// whyWaits returns the outcome of the last attempt of a waiting node's task, and
+// its code, or "".
 func (s *Server) whyWaits(ctx context.Context, tasks []sheaf.Task, n *RunNode) (reason, code string, err error) {
 	i := slices.IndexFunc(tasks, func(t sheaf.Task) bool {
 		return t.State == sheaf.TaskRetryWait && (t.Kind == sheaf.KindDataflow && t.Node == n.ID || n.Pool == "" && t.Kind != sheaf.KindDataflow)
@@ -462,17 +461,17 @@ func (s *Server) whyWaits(ctx context.Context, tasks []sheaf.Task, n *RunNode) (
 	for _, e := range slices.Backward(events) {
 		if (e.Kind == sheaf.EventSnoozed || e.Kind == sheaf.EventFailed) && e.Text != "" {
 			var why sheaf.Failure
-			_ = json.Unmarshal(e.Detail, &why) // those of versions before have none
+			_ = json.Unmarshal(e.Detail, &why) // events of earlier versions have no detail
 			return e.Text, why.Code, nil
 		}
 	}
 	return n.Reason, "", nil
 }
 
-// order is how far behind a state is: of several ranges the first counts.
+// order ranks states: a node takes the first one that any of its ranges is in.
 var order = []string{"failed", "canceled", "running", "retry_wait", "pending", "parked", "done", "skipped"}
 
-// has reports whether a task is one of a node's: its own, or of the ranges.
+// has reports whether a task belongs to a node: its own, or the ranges'.
 func (n *RunNode) has(t *sheaf.Task) bool {
 	if t.State == sheaf.TaskSuperseded {
 		return false
@@ -486,7 +485,7 @@ func (n *RunNode) has(t *sheaf.Task) bool {
 	return t.Kind == sheaf.KindDataflow && t.Node == n.ID
 }
 
-// stateOf is the state of a task as one of a node, and why it is skipped.
+// stateOf maps a task's state to a node's, with the reason if it was skipped.
 func stateOf(t *sheaf.Task) (state, reason string) {
 	switch out := t.Result.Output; {
 	case t.State == sheaf.TaskDead:
@@ -499,7 +498,7 @@ func stateOf(t *sheaf.Task) (state, reason string) {
 	return string(t.State), ""
 }
 
-// took is how long the last attempt of a task ran, in milliseconds.
+// took returns how long a task's last attempt ran, in milliseconds.
 func took(t *sheaf.Task) int64 {
 	if t.StartedAt.IsZero() || !t.FinishedAt.After(t.StartedAt) {
 		return 0
@@ -507,7 +506,7 @@ func took(t *sheaf.Task) int64 {
 	return int64(t.FinishedAt.Sub(t.StartedAt) / time.Millisecond)
 }
 
-// tasks lists those of the node.
+// tasks lists the node's tasks.
 func (n *RunNode) tasks(all []sheaf.Task) []RunTask {
 	out := []RunTask{}
 	for i := range all {
@@ -528,7 +527,7 @@ func (n *RunNode) tasks(all []sheaf.Task) []RunTask {
 	return out
 }
 
-// count adds up the tasks of a node and reports whether there are any.
+// count sums the tasks of a node and reports whether there are any.
 func (n *RunNode) count(tasks []sheaf.Task) bool {
 	for i := range tasks {
 		t := &tasks[i]

@@ -8,12 +8,12 @@ import (
 	"sheaf/taskstore"
 )
 
-// OneOf lists what a property of a selection may be. nil means that nothing
-// was said of the property; an empty list was said, and selects nothing.
+// OneOf lists allowed values of a property. nil means the property is absent; an
+// empty list is present and selects nothing.
 type OneOf[T ~string] []T
 
-// errNull refuses null in a selection: it comes of a variable that nobody set,
-// and must not select more than was meant.
+// errNull rejects null in a selection: it comes from an unset variable and must not
+// select more than intended.
 var errNull = errors.New("a property of the selection is null; give it a value, or leave it out to select by the others alone")
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -29,10 +29,10 @@ func (l *OneOf[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// none reports whether the list was given and is empty.
+// none reports whether the list is present but empty.
 func (l OneOf[T]) none() bool { return l != nil && len(l) == 0 }
 
-// Given is a text in a selection; "" means that nothing was said of it.
+// Given is a string in a selection; "" means absent.
 type Given string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -43,7 +43,7 @@ func (g *Given) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(g))
 }
 
-// Selection names the documents that a batch action is for.
+// Selection selects the documents of a batch action.
 type Selection struct {
 	Filter *SelectionFilter `json:"filter,omitempty" doc:"what is set must hold; an empty list selects nothing, and an empty filter is refused"`
 	All    bool             `json:"all,omitempty" doc:"every document of the dataset; goes without a filter"`
@@ -62,7 +62,7 @@ type SelectionFilter struct {
 	Tags        OneOf[string]              `json:"tags,omitempty" nullable:"false" maxItems:"100" doc:"of the attribute sheaf.tag"`
 }
 
-// documents is the filter that the selection stands for.
+// documents returns the selection as a filter.
 func (sel *Selection) documents() (taskstore.DocumentFilter, error) {
 	f := sel.Filter
 	switch {
@@ -80,8 +80,7 @@ func (sel *Selection) documents() (taskstore.DocumentFilter, error) {
 	}, nil
 }
 
-// DeadSelection names the dead tasks that something is done to; all that is
-// given must hold.
+// DeadSelection selects the dead tasks of an action; all conditions must hold.
 type DeadSelection struct {
 	IDs      OneOf[string] `json:"ids,omitempty" nullable:"false" maxItems:"10000" doc:"an empty list selects nothing"`
 	Kind     Given         `json:"kind,omitempty" enum:"plan,parse,index,finalize,raptor,graphrag,mindmap,dataflow,gc"`
@@ -93,7 +92,7 @@ type DeadSelection struct {
 	DryRun   bool          `json:"dry_run,omitempty" doc:"count, and change nothing"`
 }
 
-// tasks is the filter that the selection stands for, of tenantID unless it is "".
+// tasks returns the selection as a filter, for tenantID unless it is "".
 func (d *DeadSelection) tasks(tenantID string) (taskstore.DeadLetterFilter, error) {
 	some := d.IDs != nil || tenantID != "" || d.Kind+d.Code+d.Category+d.Document+d.Job != ""
 	switch {
@@ -108,7 +107,7 @@ func (d *DeadSelection) tasks(tenantID string) (taskstore.DeadLetterFilter, erro
 	}, nil
 }
 
-// Units lists runs of pages, rows or parts; nil means that nothing was said.
+// Units lists ranges of pages, rows or parts; nil means absent.
 type Units []sheaf.Range
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -1,6 +1,6 @@
-// Package api is the HTTP face of the pipeline: /v1, its OpenAPI description,
-// problem+json, live events, keys and quotas. It holds no state of its own:
-// any number of API processes answer alike.
+// Package api is the HTTP API of the pipeline: /v1, its OpenAPI description,
+// problem+json, live events, keys and quotas. It is stateless: any number of API
+// processes behave alike.
 package api
 
 import (
@@ -46,38 +46,38 @@ import (
 	"sheaf/parser/child"
 )
 
-// Renderer draws pages, and the pictures inside files. *child.Pool is one.
+// Renderer renders pages and embedded pictures. *child.Pool implements it.
 type Renderer interface {
 	Render(ctx context.Context, src child.Source, n, dpi int, clip *sheaf.Box) (image []byte, mediaType string, err error)
 	Picture(ctx context.Context, src child.Source, name string, side int) (image []byte, mediaType string, err error)
 }
 
-// Files brings originals to this host, whole or as far as they are read.
+// Files fetches originals to this host, whole or by the blocks that are read.
 type Files interface {
 	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
 	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
 }
 
-// Tracer draws spans of requests. Each of Request and Stage returns the span's
-// context and what ends it.
+// Tracer creates request spans. Request and Stage each return the span's context
+// and a function that ends it.
 type Tracer interface {
-	// Request begins a span; traceparent is the caller's, "" for none.
+	// Request starts a span; traceparent is the caller's, "" if none.
 	Request(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, func(error))
 	Stage(ctx context.Context, name string) (context.Context, func(error))
 	Annotate(ctx context.Context, attrs ...slog.Attr)
-	// Traceparent names the context's span, for tasks that continue its trace.
+	// Traceparent identifies the context's span, for tasks that continue its trace.
 	Traceparent(ctx context.Context) string
 }
 
-// Observer counts requests. Routes are patterns such as
-// "POST /v1/jobs/{job}:cancel", so that their number is bounded.
+// Observer counts requests. Routes are patterns such as "POST
+// /v1/jobs/{job}:cancel", so their number is bounded.
 type Observer interface {
 	Requested(route string, status int, took time.Duration)
-	// Streaming counts an event stream that begins; what it returns ends it.
+	// Streaming counts the start of an event stream; call ended when it ends.
 	Streaming(route string) (ended func())
 }
 
-// Config holds the parts that the API speaks for.
+// Config holds the API's dependencies and settings.
 type Config struct {
 	Catalog  Catalog
 	Ingest   *ingest.Service
@@ -96,43 +96,43 @@ type Config struct {
 	Health    *Health                                                        // nil: /readyz knows of no dependencies
 	Doctor    func(ctx context.Context, repair bool) (*doctor.Report, error) // nil: no /v1/doctor
 	Indexes   Indexes                                                        // nil: no /v1/index
-	// Confinement says what keeps parsers away from the system. May be nil.
+	// Confinement reports how parsers are sandboxed. May be nil.
 	Confinement func(ctx context.Context) ([]child.Protection, error)
-	Observe     Observer     // told of requests; may be nil
+	Observe     Observer     // notified of requests; may be nil
 	Metrics     http.Handler // nil: no /metrics
-	Page        Page         // what is served at /; nil: nothing
-	Interfaces  Interfaces   // of other programs; nil: none
+	Page        Page         // served at /; nil: nothing
+	Interfaces  Interfaces   // third-party protocols; nil: none
 	Log         *slog.Logger
 	Trace       Tracer // nil: no spans; tasks then carry the caller's traceparent
 	Build       buildinfo.Info
 
-	Auth           bool // keys are asked for; else everything is the local tenant's
+	Auth           bool // require keys; otherwise everything belongs to the local tenant
 	Prices         Prices
 	AllowURLs      []string // hosts that {"url": …} may name
 	WebhookHosts   webhook.Hosts
 	MaxUploadBytes int64
-	MetricsToken   string        // opens /metrics beside admin keys; "" for none
-	BodyIdle       time.Duration // within which a body must bring another kilobyte, and a client must take the next part of an answer, default 1 min
-	MaxUploads     int           // of a tenant at once, default 100
-	MaxStreams     int           // of a tenant at once, default 200
-	EventPoll      time.Duration // between readings of the log while there are streams, default 100 ms
-	// Changed receives when this process changed something, and Changes when
-	// another did. nil: streams learn of it when the log is polled.
+	MetricsToken   string        // grants access to /metrics in addition to admin keys; "" for none
+	BodyIdle       time.Duration // time for a body to deliver another kilobyte, and for a client to read the next part of a response; default 1 min
+	MaxUploads     int           // concurrent, per tenant; default 100
+	MaxStreams     int           // concurrent, per tenant; default 200
+	EventPoll      time.Duration // between polls of the log while there are streams; default 100 ms
+	// Changed is signaled when this process changes something, Changes when another
+	// process does. nil: streams rely on polling the log.
 	Changed notify.Signal
 	Changes func(ctx context.Context) <-chan struct{}
-	// Stopping is closed when the process shall end: live streams end then and
-	// waits are answered, so that only work holds it up. May be nil.
+	// Stopping is closed on shutdown: live streams end and waits are answered, so
+	// that only real work delays it. May be nil.
 	Stopping <-chan struct{}
 }
 
-// Prices are what a language model is charged; zero where nobody says.
+// Prices are the charges of a language model; zero if unknown.
 type Prices struct {
 	Currency         string
 	PerMillionTokens float64 // that it reads and writes
 }
 
-// ErrStopping as the cause of a request's context says that the process had no
-// more time for it.
+// ErrStopping as a context's cause means the process shut down before the request
+// finished.
 var ErrStopping = errors.New("the server is stopping")
 
 // Server answers requests.
@@ -141,13 +141,13 @@ type Server struct {
 	log *slog.Logger
 	api huma.API
 	mux *routeMux
-	// table holds the API's routes by the pattern that mux answers with.
+	// table holds the API's routes by mux pattern.
 	table   map[string]*route
 	foreign map[string]bool // patterns of Config.Interfaces
 	handler http.Handler
 
-	uploads, streams, evaluating, previewing, exporting *gate // what tenants do at once
-	allPreviews                                         *gate // of all tenants
+	uploads, streams, evaluating, previewing, exporting *gate // concurrent operations per tenant
+	allPreviews                                         *gate // across all tenants
 	hub                                                 *watch.Hub
 	lasts                                               *batching.Group[lastOf, lastSeq]
 }
@@ -166,10 +166,10 @@ func New(cfg Config) *Server {
 	hc.Info.Description = "Document ingestion: upload, true progress, search with exact citations."
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "/openapi", "", ""
 	hc.Transformers = append(hc.Transformers, chooseFields)
-	hc.CreateHooks = nil // no $schema members in answers
+	hc.CreateHooks = nil // no $schema members in responses
 	hc.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Range](), reflect.TypeFor[[2]int]()) // as it is in JSON
+	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Range](), reflect.TypeFor[[2]int]()) // its JSON form
 	aliasOpt[int](schemas)
 	aliasOpt[bool](schemas)
 	aliasOpt[string](schemas)
@@ -182,7 +182,7 @@ func New(cfg Config) *Server {
 	}
 	hc.Security = []map[string][]string{{"bearer": {}}, {"key": {}}}
 	s.api = huma.NewAPI(hc, verbAdapter{humago.NewAdapter(s.mux, "")})
-	// Generators of clients ask for one. It is relative: the description is read where the API is.
+	// Client generators require one. It is relative to the URL of the description.
 	s.api.OpenAPI().Servers = []*huma.Server{{URL: "/", Description: "The server that this description was read from"}}
 	s.routes()
 	s.buildTable()
@@ -201,12 +201,12 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// aliasOpt describes a setting as its value.
+// aliasOpt describes an optional setting as its value type.
 func aliasOpt[T any](schemas huma.Registry) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[sheaf.Opt[T]](), reflect.TypeFor[T]())
 }
 
-// describeSettings gives the keys of parser_config their meaning and defaults.
+// describeSettings documents the keys of parser_config and their defaults.
 func describeSettings(config *huma.Schema) {
 	if config == nil {
 		return
@@ -214,14 +214,14 @@ func describeSettings(config *huma.Schema) {
 	for _, set := range settings.Table {
 		p := config.Properties[set.Name]
 		p.Description = set.Describe()
-		p.Nullable = true // takes it back
+		p.Nullable = true // null resets it
 		if set.Name == "chunk_method" {
 			p.Description += ". One of " + strings.Join(settings.MethodNames(), ", ")
 		}
 	}
 }
 
-// describeRunSettings does so with what datasets alone have.
+// describeRunSettings does the same for settings that only datasets have.
 func describeRunSettings(config *huma.Schema) {
 	if config == nil {
 		return
@@ -232,7 +232,7 @@ func describeRunSettings(config *huma.Schema) {
 	}
 }
 
-// schemaName keeps types of the same name apart: those of search begin with it.
+// schemaName disambiguates types of the same name by prefixing those of search.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
@@ -244,21 +244,21 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// Run follows the log of events for the streams, until ctx ends.
+// Run follows the event log for the streams until ctx ends.
 func (s *Server) Run(ctx context.Context) { s.hub.Run(ctx) }
 
-// OpenAPI is the description of the routes, as JSON.
+// OpenAPI returns the OpenAPI document as JSON.
 func (s *Server) OpenAPI() ([]byte, error) { return json.MarshalIndent(s.api.OpenAPI(), "", "  ") }
 
-// Handler is the whole server.
+// Handler returns the server's handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// verb matches the action at the end of a path: /v1/jobs/{job}:cancel. Some
-// clients escape the colon.
+// verb matches the action at the end of a path: /v1/jobs/{job}:cancel. Some clients
+// escape the colon.
 var verb = regexp.MustCompile(`^(.+)(?::|%3[Aa])([a-z]+)$`)
 
-// verbAdapter lets operations be described with their verb behind a colon,
-// which net/http patterns cannot hold: inside, the verb is a segment ":verb".
+// verbAdapter allows verbs after a colon in routes, which net/http patterns cannot
+// express: internally the verb is a segment ":verb".
 type verbAdapter struct{ huma.Adapter }
 
 func (a verbAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
@@ -287,7 +287,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		if rt := found.route; rt != nil && rt.scope != scopeRead && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			tenant := tenantOf(r.Context())
 			if rt.scope == scopeAdmin {
-				tenant = "" // it may have changed another's
+				tenant = "" // it may have changed another tenant's
 			}
 			defer func() {
 				job, made := strings.CutPrefix(w.Header().Get("Location"), "/v1/jobs/")
@@ -300,15 +300,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(w, routed(r))
 		return
 	}
-	// The page answers every address that is nobody else's, but none of the
-	// API's: a wrong one must be a 404 there. So it must be for programs, whatever
-	// address they ask: a page is no JSON.
+	// The page serves every URL without a route, but none under the API, where a
+	// wrong one must be a 404. The same goes for programs at any URL, since they
+	// cannot read HTML.
 	api := r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/")
 	if s.cfg.Page != nil && !api && (r.Method == http.MethodGet || r.Method == http.MethodHead) && (s.cfg.Page.Has(r.URL.Path) || takesHTML(r)) {
 		s.cfg.Page.ServeHTTP(w, r)
 		return
 	}
-	// Let the mux tell 405 from 404, in our own words.
+	// Let the mux tell 405 from 404, but respond in our own format.
 	rec := &statusOnly{header: http.Header{}}
 	s.mux.ServeHTTP(rec, routed(r))
 	if allow := rec.header.Get("Allow"); rec.status == http.StatusMethodNotAllowed {
@@ -319,18 +319,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.writeProblem(w, r, newProblem(404, "", fmt.Sprintf("there is nothing at %s; %s", r.URL.Path, s.nearestPath(r.URL.Path))))
 }
 
-// Page is what people watch.
+// Page is the web UI.
 type Page interface {
 	http.Handler
-	Has(path string) bool // whether path is a file of it, and not an address that it reads itself
+	Has(path string) bool // whether path is a file of it, rather than a client-side route
 }
 
-// takesHTML reports whether who asks reads pages, as browsers do and say.
+// takesHTML reports whether the client accepts HTML, as browsers do.
 func takesHTML(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// nearestPath ends the sentence about an address that leads nowhere.
+// nearestPath ends the message about an unknown URL with a suggestion.
 func (s *Server) nearestPath(path string) string {
 	given := strings.Split(strings.Trim(path, "/"), "/")
 	best, bound := "", 0
@@ -343,7 +343,7 @@ func (s *Server) nearestPath(path string) string {
 		sum, ok := 0, true
 		for i, p := range parts {
 			if strings.HasPrefix(p, "{") && strings.HasSuffix(p, "}") {
-				if strings.Contains(given[i], ":") { // rather a verb that was misspelled
+				if strings.Contains(given[i], ":") { // more likely a misspelled verb
 					sum += 3
 				}
 				continue
@@ -386,15 +386,15 @@ const (
 	matchKey
 )
 
-// principal is who asks. It can only be put into a context by this package.
+// principal identifies the caller. Only this package can put one into a context.
 type principal struct {
 	tenant string
-	key    string // its id; "" without keys
-	name   string // of the key
+	key    string // key id; "" without keys
+	name   string // key name
 	scopes []string
 }
 
-// caller is filled in by authenticate for the line that identify logs last.
+// caller is filled in by authenticate for the log line that identify writes.
 type caller struct{ tenant string }
 
 func withCaller(ctx context.Context) (context.Context, *caller) {
@@ -412,7 +412,7 @@ func tenantOf(ctx context.Context) string {
 	return p.tenant
 }
 
-// identify gives every request an id, logs its end and turns a panic into a 500.
+// identify assigns a request id, logs the outcome and turns a panic into a 500.
 func (s *Server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
@@ -440,7 +440,7 @@ func (s *Server) identify(next http.Handler) http.Handler {
 				rec.status = 500
 				s.observe(r, rec, time.Since(begun))
 				if rec.wrote {
-					panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
+					panic(http.ErrAbortHandler) // a truncated response must not look complete
 				}
 				s.writeProblem(w, r, newProblem(500, "", "something went wrong inside Sheaf; the log has the details under this request id"))
 				return
@@ -452,8 +452,8 @@ func (s *Server) identify(next http.Handler) http.Handler {
 	})
 }
 
-// observe counts a request that has been answered. A stream lasts as long as
-// somebody watches, which says nothing of how fast an answer is.
+// observe counts a finished request. Streams are excluded: their duration depends
+// on the watcher and says nothing about latency.
 func (s *Server) observe(r *http.Request, rec *recorder, took time.Duration) {
 	if s.cfg.Observe == nil || strings.HasPrefix(rec.Header().Get("Content-Type"), "text/event-stream") {
 		return
@@ -461,8 +461,8 @@ func (s *Server) observe(r *http.Request, rec *recorder, took time.Duration) {
 	s.cfg.Observe.Requested(s.routeLabel(r), rec.status, took)
 }
 
-// routeLabel names the route of a request, without the method where there is
-// none: a method can be anything that a client sends.
+// routeLabel names the route of a request. Without a route it omits the method,
+// which can be anything a client sends.
 func (s *Server) routeLabel(r *http.Request) string {
 	if rt := matchOf(r.Context()).route; rt != nil {
 		return rt.pattern
@@ -473,8 +473,8 @@ func (s *Server) routeLabel(r *http.Request) string {
 	return "unknown"
 }
 
-// span begins the span of a request to /v1, named after its route: an address
-// would make a name of its own for each document.
+// span starts the span of a request to /v1, named after its route: a URL would give
+// each document its own span name.
 func (s *Server) span(ctx context.Context, r *http.Request, id string) (context.Context, func(tenant string, status int)) {
 	if s.cfg.Trace == nil || !strings.HasPrefix(r.URL.Path, "/v1/") {
 		return ctx, func(string, int) {}
@@ -494,7 +494,7 @@ func (s *Server) span(ctx context.Context, r *http.Request, id string) (context.
 	}
 }
 
-// stage runs f within a span of its own.
+// stage runs f within its own span.
 func (s *Server) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
 	if s.cfg.Trace == nil {
 		return f(ctx)
@@ -505,7 +505,7 @@ func (s *Server) stage(ctx context.Context, name string, f func(ctx context.Cont
 	return err
 }
 
-// recorder remembers the status for the log.
+// recorder records the status for the log.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -524,19 +524,19 @@ func (r *recorder) Write(b []byte) (int, error) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// HashKey is what is stored of an API key's secret.
+// HashKey returns the stored form of an API key's secret.
 func HashKey(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// authenticate finds out whose request it is. Without keys everything belongs
-// to the local tenant, and requests that a web page of another origin sent are
-// refused: a browser would lend them the user's loopback access.
+// authenticate identifies the caller. Without keys everything belongs to the local
+// tenant, and cross-origin requests from web pages are rejected: otherwise a
+// browser would lend them the user's loopback access.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found := matchOf(r.Context())
-		// What is no route of the API is open, but for addresses that look like one.
+		// URLs outside the API are open, except those that look like part of it.
 		open := found.route == nil && !strings.HasPrefix(r.URL.Path, "/v1/")
 		p := principal{tenant: sheaf.LocalTenant, scopes: []string{"admin"}}
 		switch {
@@ -574,7 +574,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// bearer is the secret that a request carries, "" for none.
+// bearer returns the secret in a request, or "".
 func bearer(r *http.Request) string {
 	if b, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return strings.TrimSpace(b)
@@ -588,13 +588,13 @@ func tokenMatches(secret, token string) bool {
 	return token != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// allows reports whether a key with these scopes may do what needs one.
+// allows reports whether a key with these scopes satisfies need.
 func allows(scopes []string, need string) bool {
 	return slices.Contains(scopes, scopeAdmin) || slices.Contains(scopes, need) || need == scopeRead && slices.Contains(scopes, scopeWrite)
 }
 
-// sameOrigin refuses cross-site requests and foreign Host headers (DNS
-// rebinding) where no key protects the API.
+// sameOrigin rejects cross-site requests and foreign Host headers (DNS rebinding)
+// when no key protects the API.
 func sameOrigin(r *http.Request) error {
 	host := r.Host
 	if h, _, ok := strings.Cut(host, ":"); ok && !strings.HasPrefix(host, "[") {
@@ -617,7 +617,7 @@ func sameOrigin(r *http.Request) error {
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// traceOf is a W3C trace context if it is a valid one, else "".
+// traceOf returns h if it is a valid W3C trace context, otherwise "".
 func traceOf(h string) string {
 	if traceparent.MatchString(h) {
 		return h
@@ -625,22 +625,22 @@ func traceOf(h string) string {
 	return ""
 }
 
-// originAt is origin of a request for work that may not begin before a time.
+// originAt is origin for work that must not start before notBefore.
 func (s *Server) originAt(ctx context.Context, traceHeader string, notBefore time.Time) (from ingest.Origin, err error) {
 	from = s.origin(ctx, traceHeader)
 	from.NotBefore, err = ingest.CheckNotBefore(notBefore, time.Now())
 	return from, err
 }
 
-// origin names this request to what it creates.
+// origin identifies this request to what it creates.
 func (s *Server) origin(ctx context.Context, traceHeader string) ingest.Origin {
 	k, _ := ctx.Value(keyedKey).(keyed)
 	p, _ := ctx.Value(principalKey).(principal)
 	return ingest.Origin{Trace: s.taskTrace(ctx, traceHeader), Key: k.key, Since: k.since, Requester: p.name}
 }
 
-// taskTrace is the trace that tasks of this request continue: this server's
-// span, or without a tracer the caller's own.
+// taskTrace is the trace that this request's tasks continue: this server's span or,
+// without a tracer, the caller's.
 func (s *Server) taskTrace(ctx context.Context, header string) string {
 	if s.cfg.Trace != nil {
 		return s.cfg.Trace.Traceparent(ctx)

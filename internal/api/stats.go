@@ -13,14 +13,14 @@ import (
 	"sheaf/taskstore"
 )
 
-// StatsAnswer is the work of the last time and the state of the search index.
+// StatsAnswer is recent throughput and the state of the search index.
 type StatsAnswer struct {
 	taskstore.Stats
 	Index *indexset.Status `json:"index,omitempty" doc:"whether what is searched is all there is, and how far an index that is filled is"`
 }
 
-// statsSpans are the times that are looked back, in minutes, with those of a
-// bucket: about a hundred bars each.
+// statsSpans are the look-back periods and their bucket sizes, in minutes: about a
+// hundred bars each.
 var statsSpans = map[string]struct{ minutes, bucket int }{
 	"":      {60, 1},
 	"hour":  {60, 1},
@@ -28,7 +28,7 @@ var statsSpans = map[string]struct{ minutes, bucket int }{
 	"month": {30 * 24 * 60, 6 * 60},
 }
 
-// statsRoutes describe the last time, when the store can.
+// statsRoutes registers the statistics route.
 func (s *Server) statsRoutes() {
 	type in struct {
 		Minutes int    `query:"minutes" minimum:"1" maximum:"180" doc:"how far to look back, in buckets of a minute; 60 where neither this nor span is given"`
@@ -40,7 +40,7 @@ func (s *Server) statsRoutes() {
 	handle(s, get("/v1/stats", "Read throughput and stage times of the last minutes, a day or a month, and the state of the search index"), func(ctx context.Context, in *in) (*output[StatsAnswer], error) {
 		tenant := tenantOf(ctx)
 		if !s.cfg.Auth {
-			tenant = "" // as with the queues
+			tenant = "" // as for the queues
 		}
 		if in.Span != "" && in.Minutes != 0 {
 			return nil, newProblem(http.StatusBadRequest, "", "give minutes or span, not both")
@@ -65,14 +65,14 @@ func (s *Server) statsRoutes() {
 	})
 }
 
-// Bounds of the sums that are kept. A month of a busy fleet is millions of rows in
-// the store: they are added up once a minute, however many look at them.
+// Bounds of the cached sums. A month of a busy fleet is millions of rows in the
+// store: they are summed at most once a minute, however many callers there are.
 const (
 	longStatsAge = time.Minute
 	maxLongStats = 1000
 )
 
-// longStats keeps sums over a long time for a minute.
+// longStats caches sums over long periods for a minute.
 type longStats struct {
 	read    func(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error)
 	reading singleflight.Group
@@ -86,8 +86,8 @@ type keptStats struct {
 	stats *taskstore.Stats
 }
 
-// stats are the sums of a tenant, which one caller reads for all who ask
-// meanwhile. Those who waited for a reading that failed get its error.
+// stats returns a tenant's sums. Concurrent callers share one read; if it fails,
+// all of them get its error.
 func (l *longStats) stats(ctx context.Context, tenant string, minutes, bucket int) (*taskstore.Stats, error) {
 	key := fmt.Sprintf("%s %d", tenant, minutes)
 	l.mu.Lock()
@@ -97,7 +97,7 @@ func (l *longStats) stats(ctx context.Context, tenant string, minutes, bucket in
 		return k.stats, nil
 	}
 	done := l.reading.DoChan(key, func() (any, error) {
-		// Not the context of this caller alone: others wait for it.
+		// Not canceled with this caller: others wait for it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longStatsAge)
 		defer cancel()
 		st, err := l.read(ctx, tenant, minutes, bucket)

@@ -9,9 +9,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// Catalog is what the API reads and changes by itself; documents are made and
-// stopped through ingest. Every method is scoped by tenant: another tenant's id
-// answers ErrNotFound.
+// Catalog is what the API reads and changes directly; documents are created and
+// canceled through ingest. Every method is scoped by tenant: another tenant's id
+// returns ErrNotFound.
 type Catalog interface {
 	Tenants
 	Keys
@@ -33,7 +33,7 @@ type Catalog interface {
 	watch.Log
 }
 
-// Tenants holds tenants.
+// Tenants stores tenants.
 type Tenants interface {
 	CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant, error)
 	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
@@ -42,7 +42,7 @@ type Tenants interface {
 	QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota, error)
 }
 
-// Keys holds the keys of tenants.
+// Keys stores the keys of tenants.
 type Keys interface {
 	CreateKey(ctx context.Context, k sheaf.Key, hash string) error
 	KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error)
@@ -52,7 +52,7 @@ type Keys interface {
 	RevokeKey(ctx context.Context, tenantID, id string) error
 }
 
-// Datasets holds datasets.
+// Datasets stores datasets.
 type Datasets interface {
 	CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error)
 	Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
@@ -70,8 +70,8 @@ type Documents interface {
 	Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error)
 	TagDocuments(ctx context.Context, tenantID string, f taskstore.DocumentFilter, tag string) (int, error)
 	Generations(ctx context.Context, tenantID, documentID string) ([]sheaf.Generation, error)
-	// NewestGenerations are those of documents of the tenant by the document's id; a
-	// document that is not there, or has none, is left out.
+	// NewestGenerations returns the newest generations of the tenant's documents by
+	// document id. Documents that do not exist or have none are omitted.
 	NewestGenerations(ctx context.Context, tenantID string, documentIDs []string) (map[string]sheaf.Generation, error)
 	Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error)
 	UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error)
@@ -88,14 +88,14 @@ type Jobs interface {
 	JobErrors(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobError, string, error)
 }
 
-// Uploads reads uploads on their way, and drops them.
+// Uploads reads and drops unfinished uploads.
 type Uploads interface {
 	Upload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error)
 	Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]taskstore.PartialUpload, string, error)
 	DropUpload(ctx context.Context, tenantID, id string) error
 }
 
-// Webhooks holds webhooks.
+// Webhooks stores webhooks.
 type Webhooks interface {
 	CreateWebhook(ctx context.Context, w taskstore.Webhook) (*taskstore.Webhook, error)
 	Webhook(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Webhook, error)
@@ -104,7 +104,7 @@ type Webhooks interface {
 	DeleteWebhook(ctx context.Context, tenantID, datasetID, id string) error
 }
 
-// Runs reads runs over datasets, and forgets them.
+// Runs reads and wipes runs over datasets.
 type Runs interface {
 	Runs(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, p taskstore.Page) ([]taskstore.DatasetRun, string, error)
 	Run(ctx context.Context, tenantID, datasetID, id string) (*taskstore.DatasetRun, error)
@@ -115,14 +115,14 @@ type Runs interface {
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 }
 
-// Splits holds names that the graphs of datasets keep apart.
+// Splits stores names that datasets' graphs keep apart.
 type Splits interface {
 	AddSplit(ctx context.Context, tenantID, datasetID string, names []string) (*taskstore.Split, error)
 	Splits(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Split, string, error)
 	RemoveSplit(ctx context.Context, tenantID, datasetID, id string) error
 }
 
-// Flows holds the versions of flows.
+// Flows stores the versions of flows.
 type Flows interface {
 	CreateFlow(ctx context.Context, f taskstore.FlowVersion, dryRun bool) (*taskstore.FlowVersion, error)
 	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
@@ -131,21 +131,21 @@ type Flows interface {
 	DeleteFlow(ctx context.Context, tenantID, name string, version int) ([]int, error)
 }
 
-// Deliveries reads messages to webhooks, and sends them again.
+// Deliveries reads and resends webhook deliveries.
 type Deliveries interface {
 	Deliveries(ctx context.Context, w *taskstore.Webhook, states []taskstore.DeliveryState, p taskstore.Page) ([]taskstore.Delivery, string, error)
 	ReplayDeliveries(ctx context.Context, w *taskstore.Webhook, r taskstore.Replay) (int, error)
 	PingWebhook(ctx context.Context, w *taskstore.Webhook) (*taskstore.Delivery, error)
 }
 
-// Receipts reads receipts of deletions.
+// Receipts reads deletion receipts.
 type Receipts interface {
 	Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Receipt, string, error)
 	Receipt(ctx context.Context, tenantID, id string) (*taskstore.Receipt, error)
 	ReceiptDocuments(ctx context.Context, tenantID, id string, p taskstore.Page) ([]taskstore.ReceiptDocument, string, error)
 }
 
-// Idempotency holds the keys of repeatable requests.
+// Idempotency stores idempotency keys.
 type Idempotency interface {
 	Idempotent(ctx context.Context, r taskstore.KeyedRequest, lease time.Duration) (taskstore.KeyedState, error)
 	ReadIdempotent(ctx context.Context, r taskstore.KeyedRequest, body string) error
@@ -154,7 +154,7 @@ type Idempotency interface {
 	LeaveIdempotent(ctx context.Context, r taskstore.KeyedRequest) error
 }
 
-// Queues is what operators look at.
+// Queues is the operators' view of the queues.
 type Queues interface {
 	Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error)
 	Queues(ctx context.Context, p taskstore.Page) ([]taskstore.TenantQueue, string, error)
@@ -162,7 +162,7 @@ type Queues interface {
 	Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error)
 }
 
-// DeadLetters holds tasks that were given up, and removes what is old.
+// DeadLetters reads, retries and purges dead tasks, and cleans up old data.
 type DeadLetters interface {
 	DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error)
 	RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error)
@@ -170,7 +170,7 @@ type DeadLetters interface {
 	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error)
 }
 
-// Log reads events, and what they sum to.
+// Log reads events and statistics.
 type Log interface {
 	Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error)
 	LastEventOf(ctx context.Context, tenantID string, f taskstore.EventFilter) (int64, error)

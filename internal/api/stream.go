@@ -18,10 +18,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// liveSource answers a request with a stream of events.
+// liveSource serves a request as a stream of events.
 type liveSource func(w http.ResponseWriter, r *http.Request)
 
-// streaming has an operation answer live events to those who ask for them.
+// streaming makes an operation serve live events to clients that accept them.
 func (s *Server) streaming(op *huma.Operation, live liveSource) {
 	op.Description = strings.TrimSpace(op.Description + " With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes, and after, the number of an event or now, says where a new stream begins. No other parameter goes with a stream.")
 	op.Metadata = map[string]any{metaStream: live}
@@ -33,8 +33,8 @@ func wantsStream(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// status is what a stream shows beside the events: who reads it, and whether no
-// more events come once it reads so.
+// status is what a stream shows besides events: how to read it, and whether a value
+// means that no more events follow.
 type status struct {
 	scope watch.Scope
 	read  func(context.Context) (any, error)
@@ -77,19 +77,18 @@ func (s *Server) streamDataset(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// keepAlive is how long a stream says nothing.
+	// keepAlive bounds the silence of a stream.
 	keepAlive = 15 * time.Second
-	// statusEvery is how often a stream looks whether its status is another
-	// though no event touched it: a place in the queue changes with the work of
-	// others.
+	// statusEvery is how often a stream rereads its status without an event: other
+	// work, for example, changes a job's place in the queue.
 	statusEvery = 5 * time.Second
-	// lastsTime bounds the reading of the newest events of jobs that have ended.
+	// lastsTime bounds reading the newest events of ended jobs.
 	lastsTime = 10 * time.Second
-	// pastPage is how many events of the past one statement reads.
+	// pastPage is how many past events one query reads.
 	pastPage = 500
 )
 
-// eventFrame is an event as a stream shows it.
+// eventFrame encodes an event as a stream frame.
 func eventFrame(e sheaf.Event) []byte {
 	b, err := json.Marshal(e)
 	if err != nil {
@@ -98,9 +97,9 @@ func eventFrame(e sheaf.Event) []byte {
 	return fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Kind, b)
 }
 
-// stream answers with the events that f selects as they come: those of the past
-// from the store, then what the process's follower hands out. A watcher that
-// falls behind is cut off, and resumes from the last event that it was sent.
+// stream serves the events that f selects as they occur: past ones from the store,
+// then live ones from the process's follower. A watcher that falls behind is
+// disconnected and resumes from the last event it was sent.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.EventFilter, of status) {
 	ctx, tenant := r.Context(), tenantOf(r.Context())
 	if !s.streams.enter(tenant) {
@@ -115,7 +114,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 	}
 	var sub *watch.Subscription
 	var from int64
-	if now { // where the subscription begins, which takes no statement while others watch
+	if now { // start at the subscription, which needs no query while others watch
 		if sub, from, err = s.hub.Subscribe(ctx, tenant, f); err != nil {
 			s.writeProblem(w, r, err)
 			return
@@ -126,14 +125,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 	if s.cfg.Observe != nil {
 		defer s.cfg.Observe.Streaming(s.routeLabel(r))()
 	}
-	snap, err := s.hub.Read(ctx, of.scope, of.read) // after the start is known: what happens between is both in it and in the stream
+	snap, err := s.hub.Read(ctx, of.scope, of.read) // after the start is known: what happens in between is in both
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not hold it back
+	w.Header().Set("X-Accel-Buffering", "no") // keep proxies from buffering it
 	out := &streamWriter{w: w, rc: http.NewResponseController(w), after: after}
 	out.printf("retry: 2000\n\n")
 	if after > 0 {
@@ -145,10 +144,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 		return
 	}
 
-	// What is long past is read before the subscription begins to fill.
+	// Read old history before the subscription starts to fill.
 	for more := sub == nil; more; {
 		if more, err = s.past(ctx, out, tenant, f, 0); err != nil {
-			return // the client connects again and is told why
+			return // the client reconnects and is told why
 		}
 	}
 	if sub == nil {
@@ -171,7 +170,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 		select {
 		case <-sub.Ready:
 		case <-timer.C:
-		case <-s.cfg.Stopping: // the client connects again, to another server
+		case <-s.cfg.Stopping: // the client reconnects to another server
 			return
 		case <-ctx.Done():
 			return
@@ -204,7 +203,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 				_ = out.flush()
 				return
 			}
-			again = time.Second // they come with the follower, unless their document is deleted meanwhile
+			again = time.Second // they come with the follower, unless the document is deleted first
 			s.hub.Notify()
 		}
 		if len(out.buf) == 0 && time.Since(out.flushed) > keepAlive-time.Second {
@@ -220,14 +219,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 	}
 }
 
-// awaitPace waits until it is time to serve a watcher again, which depends on how
-// many there are. It reports whether the stream goes on.
+// awaitPace waits for a watcher's next turn, which depends on how many there are.
+// It reports whether the stream continues.
 func (s *Server) awaitPace(ctx context.Context, sub *watch.Subscription) bool {
 	pace := s.hub.Pace()
 	if pace == 0 {
 		return true
 	}
-	// Streams that were opened at once are not served at once ever after.
+	// Jitter, so streams that were opened together do not stay in step.
 	timer := time.NewTimer(pace*3/4 + rand.N(pace/2))
 	defer timer.Stop()
 	select {
@@ -241,8 +240,8 @@ func (s *Server) awaitPace(ctx context.Context, sub *watch.Subscription) bool {
 	return true
 }
 
-// past writes events of the store, and reports whether there are more. With
-// until they end there.
+// past writes events from the store and reports whether there are more. A nonzero
+// until is the last one to write.
 func (s *Server) past(ctx context.Context, out *streamWriter, tenant string, f taskstore.EventFilter, until int64) (more bool, err error) {
 	if until > 0 && out.after >= until {
 		return false, nil
@@ -260,11 +259,11 @@ func (s *Server) past(ctx context.Context, out *streamWriter, tenant string, f t
 	return len(evs) == pastPage, out.flush()
 }
 
-// streamWriter gathers the frames of a stream, so that a burst is few writes.
+// streamWriter buffers a stream's frames, so a burst takes few writes.
 type streamWriter struct {
 	w       io.Writer
 	rc      *http.ResponseController
-	after   int64 // the last event that was written
+	after   int64 // the last event written
 	buf     []byte
 	flushed time.Time
 	err     error
@@ -285,7 +284,7 @@ func (o *streamWriter) event(seq int64, frame []byte) {
 
 func (o *streamWriter) spill() {
 	if len(o.buf) >= streamBuffer {
-		_ = o.flush() // the error stays
+		_ = o.flush() // the error is kept
 	}
 }
 
@@ -300,7 +299,7 @@ func (o *streamWriter) flush() error {
 	return o.err
 }
 
-// lastOf asks for the newest event of a tenant that a filter selects.
+// lastOf asks for a tenant's newest event that a filter selects.
 type lastOf struct {
 	tenant string
 	filter taskstore.EventFilter
@@ -311,8 +310,8 @@ type lastSeq struct {
 	err error
 }
 
-// readLasts answers those who ask at once, as all who watch a job do when it
-// ends, with one statement for each job.
+// readLasts answers concurrent callers, such as everyone watching a job when it
+// ends, with one query per job.
 func (s *Server) readLasts(ctx context.Context, asked []lastOf) []lastSeq {
 	type key struct{ tenant, dataset, document, job string }
 	known := map[key]lastSeq{}
@@ -329,8 +328,8 @@ func (s *Server) readLasts(ctx context.Context, asked []lastOf) []lastSeq {
 	return out
 }
 
-// streamStart is the event behind which a stream begins: the one the client
-// saw last; or now, with ?after=now.
+// streamStart returns the event after which a stream starts: the last one the
+// client saw, or now with ?after=now.
 func (s *Server) streamStart(r *http.Request) (after int64, now bool, _ error) {
 	from := r.Header.Get("Last-Event-ID")
 	if from == "" {

@@ -38,7 +38,7 @@ type NewTenant struct {
 	Quota  NewQuota `json:"quota,omitempty" doc:"bounds of what is held; what is left out has none"`
 }
 
-// TenantChange is the body that changes a tenant; what is left out stays.
+// TenantChange is the body that changes a tenant; omitted fields are kept.
 type TenantChange struct {
 	Name   *string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people"`
 	Weight *int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" doc:"share of the executors beside other tenants"`
@@ -54,7 +54,7 @@ type NewQuota struct {
 	QueuedTasks int   `json:"queued_tasks,omitempty" minimum:"0" doc:"0 for no limit"`
 }
 
-// QuotaChange changes the bounds that it names.
+// QuotaChange changes the limits it names.
 type QuotaChange struct {
 	Documents   *int   `json:"documents,omitempty" minimum:"0" doc:"0 for no limit"`
 	Bytes       *int64 `json:"bytes,omitempty" minimum:"0" doc:"of originals; 0 for no limit"`
@@ -79,8 +79,8 @@ func (c *KeyChange) UnmarshalJSON(b []byte) error {
 	return decodeChange(b, (*plain)(c))
 }
 
-// decodeChange reads a change into a struct, and refuses null but for what has a
-// default to go back to: it would be taken for what was left out.
+// decodeChange decodes a change into a struct. It rejects null except for fields
+// with a default to reset to; null would otherwise count as omitted.
 func decodeChange(b []byte, to any, defaulted ...string) error {
 	var said map[string]json.RawMessage
 	if err := json.Unmarshal(b, &said); err != nil {
@@ -102,13 +102,13 @@ func (c TenantChange) domain() taskstore.TenantChange {
 	return out
 }
 
-// TenantAnswer is a tenant with what it holds against its quotas.
+// TenantAnswer is a tenant with its usage against its quotas.
 type TenantAnswer struct {
 	sheaf.Tenant
 	Holds sheaf.Quota `json:"holds" doc:"what counts against the quota now"`
 }
 
-// ChangedTenant is a tenant as a change leaves it, or would.
+// ChangedTenant is a tenant after a change, or as it would be.
 type ChangedTenant struct {
 	sheaf.Tenant
 	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the tenant would be so"`
@@ -120,7 +120,7 @@ type KeyPath struct {
 	Key string `path:"key" doc:"id of the key, which is not its secret" maxLength:"64"`
 }
 
-// KeyChange is the body that changes a key; what is left out stays.
+// KeyChange is the body that changes a key; omitted fields are kept.
 type KeyChange struct {
 	Name   *string       `json:"name,omitempty" maxLength:"255" doc:"what the key is used for"`
 	Scopes OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"in place of those that the key has"`
@@ -140,14 +140,14 @@ type CreatedKey struct {
 	DryRun bool   `json:"dry_run,omitempty" doc:"nothing was created: the key would be so"`
 }
 
-// ChangedKey is a key as a change leaves it, or would.
+// ChangedKey is a key after a change, or as it would be.
 type ChangedKey struct {
 	sheaf.Key
 	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the key would be so"`
 }
 
-// tenantRoutes are for the operator: tenants, their shares, quotas
-// and keys, and the queues of all.
+// tenantRoutes registers the operator's routes: tenants with their shares, quotas
+// and keys, and all queues.
 func (s *Server) tenantRoutes() {
 	handle(s, needs(get("/v1/admin/queues", "Read the queues of all tenants"), scopeAdmin), func(ctx context.Context, in *TenantPage) (*output[List[taskstore.TenantQueue]], error) {
 		qs, next, err := s.cfg.Catalog.Queues(ctx, in.page())
@@ -198,9 +198,9 @@ func (s *Server) tenantRoutes() {
 	s.keyRoutes()
 }
 
-// changeTenant changes a tenant, or answers what a change would make of it.
-// The keeper tells the queue of a new share: it alone does, so that of two
-// changes the later one stays.
+// changeTenant changes a tenant, or returns what a change would produce. Only the
+// keeper applies a new share to the queue, so that of two changes the later one
+// wins.
 func (s *Server) changeTenant(ctx context.Context, id string, to TenantChange, dryRun bool) (*sheaf.Tenant, error) {
 	if dryRun {
 		t, err := s.cfg.Catalog.Tenant(ctx, id)
@@ -216,7 +216,7 @@ func (s *Server) changeTenant(ctx context.Context, id string, to TenantChange, d
 	if err != nil {
 		return nil, err
 	}
-	if to.Paused != nil { // even when it is so already: a pause that broke off is completed
+	if to.Paused != nil { // even if already so: this completes an interrupted pause
 		if _, err := s.cfg.Ingest.Pause(ctx, id, taskstore.PauseScope{Tenant: true}, *to.Paused); err != nil {
 			return nil, err
 		}
@@ -309,7 +309,7 @@ func (s *Server) keyRoutes() {
 	})
 }
 
-// auditKey logs what was done to a key, and with which.
+// auditKey logs what was done to a key, and by which key.
 func (s *Server) auditKey(ctx context.Context, done string, k *sheaf.Key) {
 	by, _ := ctx.Value(principalKey).(principal)
 	attrs := []any{"audit", "key." + done, "key", k.ID, "of", k.TenantID, "scopes", k.Scopes, "by", by.key}
@@ -319,15 +319,15 @@ func (s *Server) auditKey(ctx context.Context, done string, k *sheaf.Key) {
 	s.log.InfoContext(ctx, "API key "+done, attrs...)
 }
 
-// keyMaker is what MakeKey asks of a store.
+// keyMaker is what MakeKey needs from a store.
 type keyMaker interface {
 	Tenant(ctx context.Context, id string) (*sheaf.Tenant, error)
 	CreateKey(ctx context.Context, k sheaf.Key, hash string) error
 	Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error)
 }
 
-// MakeKey creates a key with an id and a secret of its own, and returns both. A
-// dry run checks the same, and returns what there would be without either.
+// MakeKey creates a key with a new id and secret, and returns both. A dry run
+// performs the same checks and returns the key without either.
 func MakeKey(ctx context.Context, store keyMaker, k sheaf.Key, dryRun bool) (made *sheaf.Key, secret string, err error) {
 	if _, err := store.Tenant(ctx, k.TenantID); err != nil {
 		return nil, "", err
@@ -343,20 +343,20 @@ func MakeKey(ctx context.Context, store keyMaker, k sheaf.Key, dryRun bool) (mad
 	return made, secret, err
 }
 
-// newSecret is an API key: 32 random bytes, recognisable by its prefix.
+// newSecret returns an API key: 32 random bytes with a recognizable prefix.
 func newSecret() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
 	return "sheaf_" + hex.EncodeToString(b[:])
 }
 
-// isOwn reports whether k is the key that the request is made with.
+// isOwn reports whether k is the key that made the request.
 func isOwn(ctx context.Context, k *sheaf.Key) bool {
 	p, _ := ctx.Value(principalKey).(principal)
 	return p.key != "" && p.key == k.ID
 }
 
-// ownKey refuses what would lock the caller out.
+// ownKey rejects a change that would lock the caller out.
 func ownKey(what string) error {
 	return newProblem(409, "", "a key cannot "+what+" in a request that is made with it; use another key with the scope admin, or `sheaf key` on the server")
 }

@@ -37,10 +37,10 @@ const (
 	fetchTimeout  = 10 * time.Minute
 )
 
-// MaxSubmit is how many uploads in pieces one job may be made of.
+// MaxSubmit bounds the resumable uploads in one job.
 const MaxSubmit = 1000
 
-// SubmitAnswer is the answer to an upload.
+// SubmitAnswer is the response to an upload.
 type SubmitAnswer struct {
 	Job       *sheaf.Job           `json:"job,omitempty"`
 	Documents []sheaf.Document     `json:"documents" nullable:"false"`
@@ -49,15 +49,15 @@ type SubmitAnswer struct {
 	Forecast  *ingest.Forecast     `json:"forecast,omitempty" doc:"of a dry run: all files together"`
 }
 
-// Rejected is a file that was not taken.
+// Rejected is a file that was not accepted.
 type Rejected struct {
 	Name     string        `json:"name"`
 	UploadID string        `json:"upload_id,omitempty" doc:"of an upload in pieces"`
 	Failure  sheaf.Failure `json:"failure"`
 }
 
-// uploadRoutes are served by hand, since a body of any size must stream; they
-// are described to OpenAPI beside.
+// uploadRoutes are registered by hand, since a body of any size must stream, and
+// described to OpenAPI separately.
 func (s *Server) uploadRoutes() {
 	s.mux.HandleFunc("POST /v1/datasets/{ds}/documents", func(w http.ResponseWriter, r *http.Request) { s.upload(w, r, "") })
 	s.mux.HandleFunc("PUT /v1/datasets/{ds}/documents/{doc}", func(w http.ResponseWriter, r *http.Request) { s.upload(w, r, r.PathValue("doc")) })
@@ -68,7 +68,7 @@ func (s *Server) uploadRoutes() {
 	s.describeUploads()
 }
 
-// upload takes one or many files and answers when their bytes are stored and
+// upload accepts one or many files and responds when their bytes are stored and
 // their jobs are queued.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	ctx := r.Context()
@@ -103,7 +103,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	var staged []*ingest.Staged
 	var rejected []Rejected
-	if from.Job = r.URL.Query().Get("job"); from.Job != "" { // said before the bytes come
+	if from.Job = r.URL.Query().Get("job"); from.Job != "" { // checked before the bytes arrive
 		if err := s.cfg.Catalog.JobTakes(ctx, ds.TenantID, ds.ID, from.Job, 1); err != nil {
 			s.writeProblem(w, r, err)
 			return
@@ -172,7 +172,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, id string) {
 	writeJSON(w, http.StatusAccepted, answer)
 }
 
-// held reads the parameter hold, beside which others mean nothing.
+// held reads the parameter hold, which rules out some others.
 func held(q url.Values) (bool, error) {
 	switch q.Get("hold") {
 	case "", "false":
@@ -189,14 +189,14 @@ func held(q url.Values) (bool, error) {
 	return true, nil
 }
 
-// waitForAnswer brings an answer up to date when its job has ended, or after
-// wait, unless that is "".
+// waitForAnswer refreshes a response when its job has ended or wait has passed. An
+// empty wait is a no-op.
 func (s *Server) waitForAnswer(ctx context.Context, answer *SubmitAnswer, wait string) {
 	if wait == "" {
 		return
 	}
 	if _, err := s.waitForJob(ctx, answer.Job.ID, wait); err != nil {
-		return // what was submitted is answered as it was
+		return // respond with what was submitted
 	}
 	job, err := s.cfg.Ingest.Job(ctx, tenantOf(ctx), answer.Job.ID)
 	if err != nil {
@@ -216,7 +216,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// stageFiles stores the files of a request, whatever form it has.
+// stageFiles stores the files of a request of any form.
 func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*ingest.Staged, []Rejected, error) {
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && r.Header.Get("Content-Type") != "" {
@@ -266,9 +266,9 @@ func (s *Server) stageFiles(r *http.Request, ds *sheaf.Dataset, id string) ([]*i
 	return []*ingest.Staged{st}, nil, nil
 }
 
-// stageParts streams a multipart body. Fields before the files hold for all of
-// them; one that was given there may be given anew between two files, for those
-// after it. A file that is refused does not stop the others.
+// stageParts streams a multipart body. Fields before the files apply to all of
+// them; such a field may be repeated between two files, for the files after it. A
+// rejected file does not stop the others.
 func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string, u ingest.Upload) (staged []*ingest.Staged, rejected []Rejected, err error) {
 	if boundary == "" {
 		return nil, nil, newProblem(400, "", "the multipart body has no boundary; let the HTTP library set the Content-Type header")
@@ -299,7 +299,7 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 			if err := fields.take(part.FormName(), files); err != nil {
 				return nil, nil, err
 			}
-			_ = stager.group.Wait() // what is being stored reads the fields; its error is told at the end
+			_ = stager.group.Wait() // files being stored read the fields; its error is reported at the end
 			if err := readField(part, &u); err != nil {
 				return nil, nil, err
 			}
@@ -315,10 +315,10 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 		one := u
 		one.N, one.Name, one.Body, one.MediaType = files, name, part, part.Header.Get("Content-Type")
 		if files > 1 {
-			one.ID = "" // a chosen id names one document, whatever becomes of it
+			one.ID = "" // a chosen id applies to one document, whatever becomes of it
 		}
 		if one.ID == "" {
-			one.ID = u.Origin.ID(ds.TenantID, "document", files) // here, so that lists have the order of the request
+			one.ID = u.Origin.ID(ds.TenantID, "document", files) // assigned here, so that lists keep the order of the request
 		}
 		if err := stager.stage(one); err != nil {
 			return nil, nil, err
@@ -326,11 +326,11 @@ func (s *Server) stageParts(r *http.Request, ds *sheaf.Dataset, boundary string,
 	}
 }
 
-// smallFile is the size up to which a file is held in memory while it is stored,
-// so that the next can be read.
+// smallFile is the size up to which a file is buffered while it is stored, so the
+// next one can be read.
 const smallFile = 64 << 10
 
-// partStager stores the files of a request, small ones while the next are read.
+// partStager stores the files of a request, small ones concurrently.
 type partStager struct {
 	ingest  *ingest.Service
 	ctx     context.Context
@@ -339,13 +339,13 @@ type partStager struct {
 	files   []*partFile
 }
 
-// partFile is a file, and what became of it.
+// partFile is a file and its outcome.
 type partFile struct {
 	staged  *ingest.Staged
 	refused *Rejected
 }
 
-// stage stores one file, or begins to. A file that is refused is no error.
+// stage stores one file, or starts to. A rejected file is not an error.
 func (p *partStager) stage(u ingest.Upload) error {
 	f := &partFile{}
 	p.files = append(p.files, f)
@@ -361,7 +361,7 @@ func (p *partStager) stage(u ingest.Upload) error {
 		return err
 	}
 	if f.refused != nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(part, 1<<40)) // go on to the next part
+		_, _ = io.Copy(io.Discard, io.LimitReader(part, 1<<40)) // skip to the next part
 	}
 	return nil
 }
@@ -376,8 +376,8 @@ func (p *partStager) stageFile(f *partFile, u ingest.Upload) error {
 	return err
 }
 
-// wait returns what is stored and what was refused, each in the order of the
-// files, also after an error.
+// wait returns what was stored and what was rejected, each in file order, even
+// after an error.
 func (p *partStager) wait() (staged []*ingest.Staged, rejected []Rejected, err error) {
 	err = p.group.Wait()
 	for _, f := range p.files {
@@ -391,8 +391,8 @@ func (p *partStager) wait() (staged []*ingest.Staged, rejected []Rejected, err e
 	return staged, rejected, err
 }
 
-// fileName is the name a part was sent under, with its folders, which
-// Part.FileName would cut off.
+// fileName returns a part's file name including folders, which Part.FileName would
+// cut off.
 func fileName(p *multipart.Part) string {
 	_, params, err := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
 	if err != nil {
@@ -401,16 +401,16 @@ func fileName(p *multipart.Part) string {
 	return params["filename"]
 }
 
-// uploadFields are the parts of an upload that are no files.
+// uploadFields are the non-file parts of an upload.
 var uploadFields = []string{"attributes", "id", "lane", "metadata", "parser_config"}
 
-// partFields watches where in an upload its fields stand.
+// partFields tracks where the fields of an upload appear.
 type partFields struct {
 	first map[string]bool // before the first file
 	since map[string]bool // since the last file
 }
 
-// take refuses a field that is unknown, or that could not mean what it says.
+// take rejects a field that is unknown or could not have the intended effect.
 func (f *partFields) take(name string, files int) error {
 	switch {
 	case name == "file":
@@ -429,7 +429,7 @@ func (f *partFields) take(name string, files int) error {
 	return nil
 }
 
-// end refuses fields that no file came after.
+// end rejects fields that no file follows.
 func (f *partFields) end(files int) error {
 	for _, name := range uploadFields {
 		if files > 0 && f.since[name] {
@@ -443,7 +443,7 @@ func fieldTooLate(name string) error {
 	return newProblem(400, "field_after_file", fmt.Sprintf("the field %s comes after a file, to which it could not apply any more, and nothing was kept; send %s before the first file", name, name))
 }
 
-// readField reads a part that is no file.
+// readField reads a part that is not a file.
 func readField(p *multipart.Part, u *ingest.Upload) error {
 	name := p.FormName()
 	b, err := io.ReadAll(io.LimitReader(p, maxFieldBytes+1))
@@ -474,7 +474,7 @@ func readField(p *multipart.Part, u *ingest.Upload) error {
 	return err
 }
 
-// decodeAttributes reads what is stored with a new document.
+// decodeAttributes reads the attributes of a new document.
 func decodeAttributes(b []byte, u *ingest.Upload) error {
 	u.Attributes = nil
 	if err := decodeField("attributes", b, &u.Attributes); err != nil {
@@ -486,7 +486,7 @@ func decodeAttributes(b []byte, u *ingest.Upload) error {
 	return nil
 }
 
-// laneOf reads a lane by its number.
+// laneOf parses a lane number.
 func laneOf(text string) (sheaf.Lane, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if lane := sheaf.Lane(n); err == nil && slices.Contains(sheaf.Lanes[:], lane) {
@@ -523,7 +523,7 @@ func decodeField(name string, b []byte, v any) error {
 	return newProblem(400, "", fmt.Sprintf("%s: %v", name, err))
 }
 
-// decodeSettings lays settings in JSON over those in c.
+// decodeSettings merges JSON settings into c.
 func decodeSettings(b []byte, c *sheaf.ParseConfig) error {
 	if unknown := settings.Unknown(b); unknown != "" {
 		return newProblem(400, "", fmt.Sprintf("parser_config: there is no key %s; %s", quoted(unknown), didYouMean(unknown, sorted(settings.DatasetNames()))))
@@ -531,14 +531,14 @@ func decodeSettings(b []byte, c *sheaf.ParseConfig) error {
 	return decodeField("parser_config", b, (*saidSettings)(c))
 }
 
-// saidSettings is decoded with errors that name the setting.
+// saidSettings decodes with errors that name the setting.
 type saidSettings sheaf.ParseConfig
 
 func (c *saidSettings) UnmarshalJSON(b []byte) error {
 	return settings.Decode(b, (*sheaf.ParseConfig)(c))
 }
 
-// jsonNames lists the keys of a struct's JSON.
+// jsonNames lists the JSON keys of a struct.
 func jsonNames(t reflect.Type) []string {
 	var out []string
 	if t.Kind() == reflect.Struct {
@@ -553,7 +553,7 @@ func jsonNames(t reflect.Type) []string {
 
 func unique(names []string) []string { return slices.Compact(sorted(names)) }
 
-// goKind names a type as JSON does.
+// goKind names a Go type in JSON terms.
 func goKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -568,7 +568,7 @@ func goKind(t reflect.Type) string {
 	return "a number"
 }
 
-// URLSubmit names a document to be fetched or copied.
+// URLSubmit names a document to fetch or copy.
 type URLSubmit struct {
 	URL         string            `json:"url,omitempty"`
 	From        string            `json:"from,omitempty" doc:"instead of url, the id of a document of yours, of any dataset: its bytes are copied where they are stored. Name and metadata are its own unless given"`
@@ -580,7 +580,7 @@ type URLSubmit struct {
 	Lane        sheaf.Lane        `json:"lane,omitempty"`
 }
 
-// CopySubmit is one of many documents to be copied.
+// CopySubmit is one of many documents to copy.
 type CopySubmit struct {
 	From        string            `json:"from" doc:"the id of a document of yours, of any dataset"`
 	ID          string            `json:"id,omitempty" doc:"of the copy, 32 lower-case hex characters; one that is there gets the bytes as a new version"`
@@ -588,14 +588,14 @@ type CopySubmit struct {
 	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the copy where it is new; at most 16 KiB as JSON"`
 }
 
-// Bounds of documents that are copied by one request.
+// Bounds of the documents copied by one request.
 const (
 	maxCopies    = 2000
-	maxCopyBytes = 40 << 20 // as JSON, with all attributes that they may have
+	maxCopyBytes = 40 << 20 // as JSON, with the maximum attributes
 )
 
-// stageURL fetches a document from a host that the configuration allows: a
-// service that fetches anything is a door into its network.
+// stageURL fetches a document from a host that the configuration allows; a service
+// that fetches any URL would expose its network.
 func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) ([]*ingest.Staged, []Rejected, error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxCopyBytes+1))
 	if err != nil {
@@ -612,7 +612,7 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	}
 	known := json.Unmarshal(b, &said) == nil
 	if known && len(said.ParseConfig) > 0 {
-		if err := decodeSettings(said.ParseConfig, &u.Config); err != nil { // over those of the address
+		if err := decodeSettings(said.ParseConfig, &u.Config); err != nil { // on top of those in the query
 			return nil, nil, err
 		}
 	}
@@ -682,7 +682,7 @@ func (s *Server) stageURL(r *http.Request, ds *sheaf.Dataset, u ingest.Upload) (
 	return []*ingest.Staged{st}, nil, nil
 }
 
-// stageCopy stages the bytes of a document that is there.
+// stageCopy stages the bytes of an existing document.
 func (s *Server) stageCopy(ctx context.Context, ds *sheaf.Dataset, u ingest.Upload, ask *URLSubmit) ([]*ingest.Staged, []Rejected, error) {
 	src, err := s.cfg.Catalog.Document(ctx, ds.TenantID, ask.From)
 	if err != nil {
@@ -699,7 +699,7 @@ func (s *Server) stageCopy(ctx context.Context, ds *sheaf.Dataset, u ingest.Uplo
 	return []*ingest.Staged{st}, nil, nil
 }
 
-// stageCopies stages the bytes of many documents that are there, all or none.
+// stageCopies stages the bytes of many existing documents, all or none.
 func (s *Server) stageCopies(ctx context.Context, ds *sheaf.Dataset, u ingest.Upload, copies []CopySubmit, configs []sheaf.ParseConfig) (staged []*ingest.Staged, _ []Rejected, err error) {
 	if len(copies) == 0 || len(copies) > maxCopies {
 		return nil, nil, newProblem(400, "", fmt.Sprintf("copies has %d documents; give 1 to %d", len(copies), maxCopies))
@@ -731,7 +731,7 @@ func (s *Server) stageCopies(ctx context.Context, ds *sheaf.Dataset, u ingest.Up
 		u.N, u.From, u.ID, u.Name, u.Size, u.MediaType = i+1, src, one.ID, src.Name, src.Size, src.MediaType
 		u.Config, u.Metadata, u.Attributes = configs[i], src.Metadata, one.Attributes
 		if u.ID == "" {
-			u.ID = u.Origin.ID(ds.TenantID, "document", u.N) // here, so that lists have the order of the request
+			u.ID = u.Origin.ID(ds.TenantID, "document", u.N) // assigned here, so that lists keep the order of the request
 		}
 		group.Go(func() (err error) {
 			staged[i], err = s.cfg.Ingest.Stage(within, ds, u)
@@ -747,7 +747,7 @@ func (s *Server) stageCopies(ctx context.Context, ds *sheaf.Dataset, u ingest.Up
 
 func (s *Server) allowed(u *url.URL) bool { return webhook.Hosts(s.cfg.AllowURLs).Allow(u) }
 
-// describeUploads adds the hand-served routes to the OpenAPI document.
+// describeUploads adds the hand-registered routes to the OpenAPI document.
 func (s *Server) describeUploads() {
 	reg := s.api.OpenAPI().Components.Schemas
 	answer := func(v any) *huma.Schema { return huma.SchemaFromType(reg, reflect.TypeOf(v)) }

@@ -15,11 +15,11 @@ import (
 	"sheaf/internal/settings"
 )
 
-// mostCompared bounds the chunks of a version that is compared with another:
-// both are held in memory, without their vectors.
+// mostCompared bounds the chunks per version in a comparison: both versions are
+// held in memory, without vectors.
 const mostCompared = 50_000
 
-// Comparison says what differs between two versions of a document.
+// Comparison is the difference between two versions of a document.
 type Comparison struct {
 	From     int              `json:"from" doc:"the older generation"`
 	To       int              `json:"to"`
@@ -28,7 +28,7 @@ type Comparison struct {
 	List[ChunkChange]
 }
 
-// ComparisonCounts sums a comparison over all chunks.
+// ComparisonCounts counts the chunks of a comparison by kind of change.
 type ComparisonCounts struct {
 	Same    int `json:"same"`
 	Changed int `json:"changed"`
@@ -113,8 +113,8 @@ func (c *ComparisonCounts) add(change string) {
 	}
 }
 
-// settingChanges lists the settings that two generations were made with and
-// that differ, as they were asked for: null stands for the default.
+// settingChanges lists the settings that differ between two generations, as they
+// were requested: null is the default.
 func (s *Server) settingChanges(ctx context.Context, d *sheaf.Document, from, to int) ([]SettingChange, error) {
 	gens, err := s.cfg.Catalog.Generations(ctx, d.TenantID, d.ID)
 	if err != nil {
@@ -161,12 +161,12 @@ func jsonOrNull(v any, set bool) json.RawMessage {
 	return b
 }
 
-// versionTasks lists the tasks of a generation that made chunks, in reading
-// order. A version that no longer exists, or not yet, has a sentence; with
-// unfinished one that is still being made has the tasks that are done.
+// versionTasks lists a generation's tasks that made chunks, in reading order. A
+// version that no longer exists, or not yet, returns a problem; with unfinished,
+// one in progress returns its completed tasks.
 func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation int, unfinished bool) ([]sheaf.Task, error) {
 	wanted := 0
-	if generation != d.LiveGeneration { // the live one stays as it is also while something in it is tried again
+	if generation != d.LiveGeneration { // the live one is readable even while part of it is retried
 		gens, err := s.cfg.Catalog.Generations(ctx, d.TenantID, d.ID)
 		if err != nil {
 			return nil, err
@@ -176,7 +176,7 @@ func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation
 		case i < 0:
 			return nil, noVersion(d, generation)
 		case !gens[i].State.Terminal() && unfinished:
-			// What is done can be read; its count is not known yet.
+			// What is done can be read; the total is not known yet.
 		case !gens[i].State.Terminal():
 			return nil, newProblem(http.StatusConflict, "generation_unfinished", fmt.Sprintf("version %d is still being made; ask again when it is complete", generation))
 		}
@@ -194,7 +194,7 @@ func (s *Server) versionTasks(ctx context.Context, d *sheaf.Document, generation
 		held += tasks[i].Result.Chunks
 		tasks[i].Result.ArtifactKey = cmp.Or(tasks[i].Result.ArtifactKey, tasks[i].Result.FormerArtifact)
 	}
-	if held < wanted { // retention has removed its tasks
+	if held < wanted { // retention has removed some tasks
 		return nil, generationGone(generation)
 	}
 	slices.SortStableFunc(tasks, func(a, b sheaf.Task) int { return cmp.Compare(a.Range.From, b.Range.From) })
@@ -235,9 +235,9 @@ func (s *Server) versionChunks(ctx context.Context, d *sheaf.Document, generatio
 	return out, nil
 }
 
-// compareChunks lays two lists of chunks beside each other. Chunks that read
-// the same are matched in order, by the longest run of texts that each list
-// has once; what lies between two matches is paired by the words it shares.
+// compareChunks aligns two lists of chunks. Identical chunks are matched in order,
+// along the longest run of texts that are unique in each list; chunks between two
+// matches are paired by shared words.
 func compareChunks(older, newer []sheaf.Chunk) []ChunkChange {
 	a, b := chunkKeys(older), chunkKeys(newer)
 	out := make([]ChunkChange, 0, max(len(older), len(newer)))
@@ -252,7 +252,7 @@ func compareChunks(older, newer []sheaf.Chunk) []ChunkChange {
 	return out
 }
 
-// chunkKeys is what makes two chunks read the same: not their page, which moves
+// chunkKeys returns what makes two chunks identical: not their page, which shifts
 // when something is inserted before them.
 func chunkKeys(chunks []sheaf.Chunk) []string {
 	out := make([]string, len(chunks))
@@ -262,8 +262,8 @@ func chunkKeys(chunks []sheaf.Chunk) []string {
 	return out
 }
 
-// matches aligns equal entries of two lists: first those that both lists hold
-// once, in the longest order that they share, then their equal neighbours.
+// matches aligns equal entries of two lists: first those unique in both, in their
+// longest common order, then equal neighbors of those.
 func matches(a, b []string) [][2]int {
 	type seen struct{ inA, inB, at, to int }
 	count := map[string]*seen{}
@@ -289,12 +289,12 @@ func matches(a, b []string) [][2]int {
 	var out [][2]int
 	i, j := 0, 0
 	for _, m := range append(increasing(once), [2]int{len(a), len(b)}) {
-		for i < m[0] && j < m[1] && a[i] == b[j] { // on from the match before
+		for i < m[0] && j < m[1] && a[i] == b[j] { // forward from the previous match
 			out = append(out, [2]int{i, j})
 			i, j = i+1, j+1
 		}
 		var tail [][2]int
-		for p, q := m[0]-1, m[1]-1; p >= i && q >= j && a[p] == b[q]; p, q = p-1, q-1 { // back from this one
+		for p, q := m[0]-1, m[1]-1; p >= i && q >= j && a[p] == b[q]; p, q = p-1, q-1 { // backward from this one
 			tail = append(tail, [2]int{p, q})
 		}
 		slices.Reverse(tail)
@@ -307,10 +307,10 @@ func matches(a, b []string) [][2]int {
 	return out
 }
 
-// increasing is the longest subsequence of pairs, ordered by their first
-// number, whose second numbers grow: O(n log n), by piles of patience.
+// increasing returns the longest subsequence of pairs, ordered by their first
+// number, whose second numbers increase: O(n log n), by patience sorting.
 func increasing(pairs [][2]int) [][2]int {
-	var tops []int // of each pile: index of the pair on it
+	var tops []int // of each pile: index of its top pair
 	before := make([]int, len(pairs))
 	for i, p := range pairs {
 		at, _ := slices.BinarySearchFunc(tops, p[1], func(top, v int) int { return cmp.Compare(pairs[top][1], v) })
@@ -334,15 +334,14 @@ func increasing(pairs [][2]int) [][2]int {
 	return out
 }
 
-// Pairs are looked for among this many of the next chunks, and made of those
-// that share at least half of their words.
+// A pair is sought among this many of the next chunks, and must share at least half
+// of its words.
 const (
 	pairWindow = 4
 	pairShare  = 0.5
 )
 
-// pairGap says of chunks between two matches which were changed, and which came
-// or went.
+// pairGap classifies the chunks between two matches as changed, added or removed.
 func pairGap(older, newer []sheaf.Chunk) []ChunkChange {
 	var out []ChunkChange
 	j := 0
@@ -369,7 +368,7 @@ func pairGap(older, newer []sheaf.Chunk) []ChunkChange {
 	return out
 }
 
-// shared is the share of the words of both texts that the other has too, 0–1.
+// shared returns the fraction of words that both texts have in common, 0–1.
 func shared(a, b string) float64 {
 	x, y := strings.Fields(a), strings.Fields(b)
 	if len(x)+len(y) == 0 {

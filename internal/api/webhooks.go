@@ -20,14 +20,14 @@ type WebhookPath struct {
 	Webhook string `path:"webhook" doc:"id of the webhook" maxLength:"64"`
 }
 
-// NewWebhook asks for a webhook.
+// NewWebhook is the body that creates a webhook.
 type NewWebhook struct {
 	URL    string   `json:"url" maxLength:"2000" doc:"http:// or https://, on a host that webhooks.hosts names"`
 	Events []string `json:"events,omitempty" maxItems:"50" doc:"what is told; empty: everything"`
 	Secret string   `json:"secret,omitempty" maxLength:"200" doc:"whsec_ and 24 to 64 bytes in base64; left out, one is made"`
 }
 
-// WebhookMade is the answer to a new webhook, with its secret.
+// WebhookMade is the response to a new webhook, with its secret.
 type WebhookMade struct {
 	*taskstore.Webhook
 	SecretNote string `json:"secret_note,omitempty" doc:"in place of the secret, when a request is repeated under its Idempotency-Key"`
@@ -46,14 +46,14 @@ func (c *WebhookChange) UnmarshalJSON(b []byte) error {
 	return decodeChange(b, (*plain)(c))
 }
 
-// ReplayRequest selects messages to be sent again.
+// ReplayRequest selects messages to resend.
 type ReplayRequest struct {
 	EventIDs OneOf[string]                  `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, whatever became of them"`
 	State    OneOf[taskstore.DeliveryState] `json:"state,omitempty" nullable:"false" enum:"pending,delivered,dead" doc:"default dead"`
 	Since    time.Time                      `json:"since,omitzero" doc:"only what was told at or after this time"`
 }
 
-// Replayed says how many messages will be sent again.
+// Replayed reports how many messages will be resent.
 type Replayed struct {
 	Deliveries int `json:"deliveries"`
 }
@@ -66,7 +66,7 @@ func (s *Server) webhook(ctx context.Context, p WebhookPath) (*taskstore.Webhook
 	return s.cfg.Catalog.Webhook(ctx, ds.TenantID, ds.ID, p.Webhook)
 }
 
-// checkWebhook refuses an address or an event that could never be told.
+// checkWebhook rejects a URL or an event that could never be delivered.
 func (s *Server) checkWebhook(w *taskstore.Webhook) error {
 	for _, e := range w.Events {
 		if !slices.Contains(taskstore.WebhookEvents, e) {
@@ -76,7 +76,7 @@ func (s *Server) checkWebhook(w *taskstore.Webhook) error {
 	return s.cfg.WebhookHosts.Check(w.URL)
 }
 
-// secretless hides the key, which is shown once.
+// secretless hides the secret, which is shown only once.
 func secretless(w *taskstore.Webhook) *taskstore.Webhook {
 	if w != nil {
 		w.Secret = ""
@@ -110,7 +110,7 @@ func (s *Server) webhookRoutes() {
 		made, err := s.cfg.Catalog.CreateWebhook(ctx, w)
 		if errors.Is(err, sheaf.ErrConflict) || errors.Is(err, sheaf.ErrLimit) {
 			if begun, lookErr := s.cfg.Catalog.Webhook(ctx, ds.TenantID, ds.ID, w.ID); lookErr == nil {
-				made, err = begun, nil // by an earlier try of this request, which nobody was answered
+				made, err = begun, nil // created by an earlier attempt of this request whose response was lost
 			}
 		}
 		return &output[WebhookMade]{WebhookMade{Webhook: made}}, err
