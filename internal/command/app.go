@@ -68,7 +68,7 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// app is the parts of one process, built from the configuration. Parts that a
+// app holds the parts of one process, built from the configuration. Parts that the
 // role does not need are not built.
 type app struct {
 	main      Main
@@ -79,39 +79,39 @@ type app struct {
 	blobs     blob.Store
 	files     *cache.Cache
 	index     *indexset.Set
-	embedder  embed.Embedder // of the index that is searched
+	embedder  embed.Embedder // of the index being searched
 	chat      *chat.Client   // nil without chat.url
 	reranker  *rerank.Client // nil without search.rerank.url
 	graphs    *graphs.Service
 	formats   *parser.Registry
-	pdf       pdfium.Found // what reads PDFs
+	pdf       pdfium.Found // the PDF engine
 	pool      *child.Pool
 	receipts  *receipt.Signer
 	metrics   *telemetry.Metrics
 	tracer    *telemetry.Tracer // nil without trace.endpoint
 	ingest    *ingest.Service
 	keeper    *keeper.Keeper
-	leads     atomic.Bool       // the keeper does
-	debouncer *notify.Debouncer // notifies the keeper that leads elsewhere
+	leads     atomic.Bool       // the keeper leads
+	debouncer *notify.Debouncer // notifies a leading keeper in another process
 	planner   *executor.Planner
 	executor  *executor.Executor
-	worker    *worker.Worker // runs what executor does
+	worker    *worker.Worker // runs executor
 	health    *api.Health
 	watchers  notify.Signal // of changes in this process
-	stopping  chan struct{} // closed when run is told to end
+	stopping  chan struct{} // closed when run is told to stop
 	closers   []func() error
 	ballast   []byte
 }
 
-// ballastBytes are never touched, so they take no memory, but the collector
-// counts them and waits until as much more has been allocated: what stays on
-// the heap is small beside what a page passes through it.
+// ballastBytes are never touched, so they use no memory, but the garbage collector
+// counts them and waits until that much more is allocated. The live heap is small
+// compared with what each page allocates.
 const ballastBytes = 32 << 20
 
-// roles says what a process does.
+// roles are the jobs of a process.
 type roles struct{ api, executor, keeper bool }
 
-// service names the process in traces.
+// service is the process's name in traces.
 func (r roles) service() string {
 	switch r {
 	case roles{api: true}:
@@ -124,7 +124,7 @@ func (r roles) service() string {
 	return "sheaf"
 }
 
-// name is the role as readiness knows it.
+// name is the role as readiness names it.
 func (r roles) name() api.Role {
 	switch r {
 	case roles{api: true}:
@@ -137,7 +137,7 @@ func (r roles) name() api.Role {
 	return api.RoleAll
 }
 
-// build opens everything the roles need. On error what was opened is closed.
+// build opens everything the roles need. On error it closes what it opened.
 func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.Logger) (_ *app, err error) {
 	a := &app{main: m, watchers: notify.NewSignal(), cfg: cfg, log: log, stopping: make(chan struct{}), formats: parser.NewRegistry(m.formats(optionalParts(cfg))...), metrics: telemetry.New()}
 	if r.executor {
@@ -263,7 +263,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 	return a, nil
 }
 
-// pooled is the queue of the worker, with the tasks of the pools that it serves.
+// pooled is the worker's queue, including the tasks of the pools it serves.
 func (a *app) pooled() queue.Queue {
 	var pools []string
 	only := true
@@ -282,7 +282,7 @@ func (a *app) pooled() queue.Queue {
 	return &queue.Pools{Queue: a.queue, Of: of, Only: only, Look: time.Duration(a.cfg.Executor.PollInterval)}
 }
 
-// unserved names the pools for which tasks wait that no executor serves.
+// unserved names the pools with waiting tasks but no executor.
 func (a *app) unserved(ctx context.Context) ([]string, error) {
 	pools, err := a.store.UnservedPools(ctx, taskstore.UnservedAfter)
 	var names []string
@@ -292,8 +292,8 @@ func (a *app) unserved(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// changed tells the keeper that leads, in this process or in another, that
-// something changed; awaited is what somebody waits for.
+// changed notifies the leading keeper, in this process or another, of a change;
+// awaited means that a caller is waiting for it.
 func (a *app) changed(awaited bool) {
 	a.watchers.Notify()
 	switch {
@@ -318,7 +318,7 @@ func optionalParts(c config.Config) formats.Config {
 	}
 }
 
-// findPDF looks for what reads PDFs and says what it found.
+// findPDF finds the PDF engine and logs which one it is.
 func (a *app) findPDF(ctx context.Context) (pdfium.Found, error) {
 	found, err := pdfium.Find(ctx, a.cfg.PDF.Engine, a.cfg.PDF.Helper, child.ProgramPath)
 	switch {
@@ -332,7 +332,7 @@ func (a *app) findPDF(ctx context.Context) (pdfium.Found, error) {
 	return found, nil
 }
 
-// withPDF has parsers reach the program that reads PDFs.
+// withPDF gives parsers access to the PDF program.
 func withPDF(c child.Config, found pdfium.Found) child.Config {
 	c.Program = found.File
 	if found.Run != "" && found.File == nil {
@@ -341,13 +341,13 @@ func withPDF(c child.Config, found pdfium.Found) child.Config {
 	return c
 }
 
-// liveParts is what parsers are told of optionalParts: the key as its file says
-// it now, so that a rotated one needs no restart.
+// liveParts is optionalParts for parsers, with the key read from its file each
+// time, so that rotating it needs no restart.
 func liveParts(c config.Config, found pdfium.Found) func() []string {
 	parts, key := optionalParts(c), c.Live("parser.transcribe_api_key")
-	// The program may take the half of a parser's memory that the runtime leaves
-	// (see package child), and be silent for three pages' time: as long as the same
-	// page by WebAssembly still fits the deadline of a range.
+	// The program may use the half of a parser's memory that the runtime leaves
+	// (see package child) and be silent for the time of three pages, so that the
+	// same page by WebAssembly still fits the deadline of a range.
 	parts.PDF = pdfium.Config{Helper: found.Run, MemoryBytes: c.Parser.MemoryBytes / 2, Patience: 3 * time.Duration(c.Parser.UnitTimeout)}
 	return func() []string {
 		now := parts
@@ -358,7 +358,7 @@ func liveParts(c config.Config, found pdfium.Found) func() []string {
 	}
 }
 
-// tellConfined logs and exports what keeps parsers away from the system.
+// tellConfined logs and exports how parsers are sandboxed.
 func (a *app) tellConfined(all []child.Protection) {
 	var in []string
 	for _, p := range all {
@@ -372,7 +372,7 @@ func (a *app) tellConfined(all []child.Protection) {
 	a.log.Info("parsers are confined", "by", in)
 }
 
-// measure exports what waits and, if asked, what there is.
+// measure exports the backlog and, if asked, the population.
 func (a *app) measure(ctx context.Context, population bool) error {
 	backlog, err := a.store.Backlog(ctx, telemetry.TopTenants)
 	if err != nil {
@@ -408,7 +408,7 @@ func parserPorts(p config.Parser) []int {
 	return []int{443}
 }
 
-// parts says of each format with an optional part whether that is there.
+// parts reports, for each format with an optional part, whether it is installed.
 func parts(r *parser.Registry) []api.Part {
 	var out []api.Part
 	for _, f := range r.Formats() {
@@ -424,7 +424,7 @@ func parts(r *parser.Registry) []api.Part {
 	return out
 }
 
-// openStore opens the store as it is, with so many connections at most.
+// openStore opens the store without migrating it, with at most conns connections.
 func (a *app) openStore(ctx context.Context, conns int) (*sqlstore.Store, error) {
 	driver, dsn := a.cfg.Store.Driver, a.cfg.Store.DSN.Reveal()
 	if driver == "sqlite" {
@@ -510,7 +510,7 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 	return nil
 }
 
-// ensureLocal makes the tenant and dataset that a newcomer needs.
+// ensureLocal creates the tenant and dataset that a new installation needs.
 func (a *app) ensureLocal(ctx context.Context) error {
 	_, err := a.store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1, Cap: 4 * runtime.GOMAXPROCS(0)})
 	if err != nil && !errors.Is(err, sheaf.ErrConflict) {
@@ -526,8 +526,8 @@ func (a *app) ensureLocal(ctx context.Context) error {
 // defaultDataset is where files go when no dataset is named.
 const defaultDataset = "default"
 
-// Channels of PostgreSQL. All processes of a fleet must agree on them, of
-// whatever version.
+// PostgreSQL channels. All processes of a fleet must agree on them, whatever their
+// version.
 const (
 	tasksChannel   = "sheaf_queue"
 	changesChannel = "sheaf_keeper"
@@ -538,9 +538,9 @@ func (a *app) openQueue(ctx context.Context, r roles) (err error) {
 	if q.Driver == "sql" {
 		cfg := sqlqueue.Config{Log: a.log}
 		if a.cfg.Store.Driver == "postgres" {
-			// PostgreSQL notifies the executors of every process, and the
-			// followers of changes; elsewhere what another process did may wait for
-			// the poll interval or the keeper's ticks.
+			// PostgreSQL notifies the executors of every process and the followers
+			// of changes. Elsewhere, changes by another process may go unnoticed
+			// until the poll interval or the keeper's next tick.
 			roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
 			if err != nil {
 				return err
@@ -597,7 +597,7 @@ func redisOptions(r config.Redis) (redisstream.RedisOptions, error) {
 	return o, nil
 }
 
-// authorities reads a PEM file of certificates; nil for no file. The error is
+// authorities reads a PEM file of certificates; nil if no file is set. The error is
 // ErrInvalid and names the setting.
 func authorities(file, setting string) (*x509.CertPool, error) {
 	if file == "" {
@@ -614,7 +614,7 @@ func authorities(file, setting string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// storeAdvice says what to do about a database that could not be opened.
+// storeAdvice suggests a fix for a database that could not be opened.
 func storeAdvice(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "name the PEM file of the authority that signed the server's certificate in store.ca_file"
@@ -625,7 +625,7 @@ func storeAdvice(err error) string {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "renew the server's certificate, or correct store.ca_file"
 	}
-	// Neither driver has an error of its own for each of these.
+	// Neither driver has distinct error types for these.
 	for _, refusal := range []string{"server does not support TLS", "server refused TLS"} {
 		if strings.Contains(err.Error(), refusal) {
 			return "turn TLS on at the server, or take store.ca_file and what store.dsn says of TLS away"
@@ -640,7 +640,7 @@ func (a *app) leader() queue.Leader {
 	}
 	campaign := sqlleader.New(a.store, "keeper")
 	if q, ok := a.queue.(*redisstream.Queue); ok {
-		// Without Redis nothing can be fed; all else that a keeper does needs the store alone.
+		// Without Redis nothing is fed; the rest of a keeper needs only the store.
 		campaign.Lock = queue.Fallback{First: q.Leader("keeper").Lock, Second: campaign.Lock}
 	}
 	campaign.Log, campaign.TTL = a.log, time.Duration(a.cfg.Keeper.LeaderTTL)
@@ -669,7 +669,7 @@ func (a *app) openBlobs(ctx context.Context) (err error) {
 	return nil
 }
 
-// liveKeys are those of the blob store where they are in files.
+// liveKeys rereads the blob store's keys if they are in files; otherwise it is nil.
 func (a *app) liveKeys() func() (access, secret string) {
 	access, secret := a.cfg.Live("blob.access_key"), a.cfg.Live("blob.secret_key")
 	if access == nil && secret == nil {
@@ -687,7 +687,7 @@ func (a *app) liveKeys() func() (access, secret string) {
 	}
 }
 
-// handler is the HTTP server over the parts.
+// server is the API server over the parts.
 func (a *app) server() *api.Server {
 	cfg := api.Config{
 		Catalog: a.store, Ingest: a.ingest, Search: a.searcher(), Graphs: a.graphs, Edits: &edits.Service{Store: a.store, Writer: &edits.Writer{Store: a.store, Blobs: a.blobs, PinFunc: a.pinned, TextFunc: executor.EmbeddingText}}, Blobs: a.blobs, Files: a.files, Renderer: a.pool, Queue: a.queue,
@@ -708,12 +708,12 @@ func (a *app) server() *api.Server {
 	return api.New(cfg)
 }
 
-// pinned is the index that is searched now, and the embedder of its model.
+// pinned returns the index being searched now, and the embedder of its model.
 func (a *app) pinned() (index.Index, embed.Embedder) {
 	return a.index.View().Pin("", a.index.Configured())
 }
 
-// checks asks every dependency for /readyz.
+// checks pings every dependency for /readyz.
 func (a *app) checks() []api.Check {
 	return []api.Check{
 		{Name: "store", Ping: a.store.Ping}, {Name: "queue", Ping: a.queue.Ping}, {Name: "blobs", Ping: a.blobs.Ping},
@@ -734,7 +734,7 @@ func (a *app) doctor(ctx context.Context, repair bool) (*doctor.Report, error) {
 	return doctor.Run(ctx, a.doctorConfig(), repair)
 }
 
-// audited reports what an audit has found.
+// audited reports the findings of an audit.
 func (a *app) audited(ctx context.Context, r *doctor.Report) {
 	counts := map[string]int{}
 	for _, code := range doctor.Codes() {
@@ -755,9 +755,9 @@ func (a *app) searcher() *search.Searcher {
 	}
 }
 
-// run runs the roles until ctx ends: the API stops taking requests first, then
-// the executor drains, then the keeper stops, so that senders stop before
-// receivers. hard ends the drain at once.
+// run runs the roles until ctx ends. The API stops accepting requests first, then
+// the executor drains, then the keeper stops: senders stop before receivers. hard
+// ends the drain immediately.
 func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) error {
 	garbage.OfService()
 	var errs []error
@@ -816,15 +816,15 @@ func (a *app) run(ctx context.Context, ln net.Listener, hard <-chan struct{}) er
 	return errors.Join(errs...)
 }
 
-// Requests under way may end for drainRequests after SIGTERM. Those that are
-// cut then have lastWords to say so to their clients.
+// In-flight requests may finish for drainRequests after SIGTERM. Those then cut off
+// have lastWords to tell their clients.
 const (
 	drainRequests = 10 * time.Second
 	lastWords     = time.Second
 )
 
-// stopServing takes no more connections and waits for the requests under way;
-// hard ends the wait at once.
+// stopServing accepts no more connections and waits for in-flight requests; hard
+// ends the wait immediately.
 func stopServing(srv *http.Server, cut context.CancelCauseFunc, hard <-chan struct{}) {
 	drain, cancel := context.WithTimeout(context.Background(), drainRequests)
 	defer cancel()
@@ -842,7 +842,7 @@ func stopServing(srv *http.Server, cut context.CancelCauseFunc, hard <-chan stru
 	last, cancelLast := context.WithTimeout(context.Background(), lastWords)
 	defer cancelLast()
 	if srv.Shutdown(last) != nil {
-		_ = srv.Close() // who does not listen is cut off
+		_ = srv.Close() // clients that are not reading are cut off
 	}
 }
 
@@ -850,7 +850,7 @@ func (a *app) path(name string) string { return filepath.Join(a.cfg.DataDir, nam
 
 func (a *app) onClose(f func() error) { a.closers = append(a.closers, f) }
 
-// close closes the parts in the reverse of the order they were opened in.
+// close closes the parts in reverse order of opening.
 func (a *app) close() error {
 	var errs []error
 	for i := len(a.closers) - 1; i >= 0; i-- {
@@ -877,9 +877,9 @@ func dataDirError(dir string, err error) error {
 
 func newLogger(c config.Log, w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.Level)) // Validate has checked it
+	_ = level.UnmarshalText([]byte(c.Level)) // already validated
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Value.Kind() == slog.KindDuration { // JSON would say nanoseconds, without a unit
+		if a.Value.Kind() == slog.KindDuration { // JSON would print nanoseconds without a unit
 			a.Value = slog.StringValue(a.Value.Duration().String())
 		}
 		return a

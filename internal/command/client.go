@@ -34,8 +34,8 @@ func newClient(base, key string) *client {
 	return &client{base: strings.TrimRight(base, "/"), key: key, http: &http.Client{}}
 }
 
-// client finds the server to talk to: the one named, or the one that uses the
-// data folder.
+// client finds the server to talk to: the named one, or the one that uses the data
+// folder.
 func (g *global) client() (*client, error) {
 	key := cmp.Or(g.key, os.Getenv("SHEAF_KEY"))
 	if g.server != "" {
@@ -59,7 +59,7 @@ func (g *global) client() (*client, error) {
 	return newClient("http://"+cfg.Server.Listen, key), nil
 }
 
-// serverAddress reads --server: an address with or without its scheme.
+// serverAddress parses --server: an address with or without scheme.
 func serverAddress(said string) (string, error) {
 	address := strings.TrimRight(strings.TrimSpace(said), "/")
 	if !strings.Contains(address, "://") {
@@ -72,10 +72,10 @@ func serverAddress(said string) (string, error) {
 	return address, nil
 }
 
-// written is a body that is JSON already, and is sent with its line ends.
+// written is a JSON body that is sent verbatim, line breaks included.
 type written []byte
 
-// call sends a request and decodes its JSON answer into out, if not nil.
+// call sends a request and decodes the JSON response into out, if not nil.
 func (c *client) call(ctx context.Context, method, path string, body, out any) error {
 	var r io.Reader
 	if body != nil {
@@ -102,7 +102,7 @@ func (c *client) call(ctx context.Context, method, path string, body, out any) e
 	return nil
 }
 
-// do sends a request; an answer that is not 2xx is an error in the server's words.
+// do sends a request; a non-2xx response becomes an error in the server's words.
 func (c *client) do(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *client) do(ctx context.Context, method, path string, body io.Reader, co
 	return c.send(req)
 }
 
-// answerError is an answer that is not 2xx, in the server's words.
+// answerError is a non-2xx response, in the server's words.
 type answerError struct {
 	status    int
 	code, msg string
@@ -124,12 +124,12 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.msg }
 
-// unreachableError says that no server answered.
+// unreachableError means that no server answered.
 type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
 
-// netError is why a request got no answer, without the addresses around it.
+// netError is why a request got no response, without the addresses.
 func netError(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
@@ -140,10 +140,10 @@ func netError(err error) error {
 	return cmp.Or(errors.Unwrap(err), err)
 }
 
-// isMissing reports whether the answer is that what was asked for does not exist.
+// isMissing reports whether the server said that the object does not exist.
 func isMissing(err error) bool {
 	a, ok := errors.AsType[*answerError](err)
-	return ok && a.status == http.StatusNotFound && a.code != "" // else no Sheaf said it
+	return ok && a.status == http.StatusNotFound && a.code != "" // otherwise it was not Sheaf that answered
 }
 
 func (c *client) send(req *http.Request) (*http.Response, error) {
@@ -172,8 +172,8 @@ func (c *client) send(req *http.Request) (*http.Response, error) {
 // source is a file to upload.
 type source struct {
 	name string
-	path string // "" for what is no file
-	size int64  // of a file
+	path string // "" if it is not a file
+	size int64  // of the file
 	open func() (io.ReadCloser, error)
 }
 
@@ -236,7 +236,7 @@ func writePart(w *multipart.Writer, f source) error {
 	return err
 }
 
-// job reads a job, waiting up to wait for its end.
+// job reads a job, waiting up to wait for it to end.
 func (c *client) job(ctx context.Context, id, wait string) (*sheaf.Job, error) {
 	var job sheaf.Job
 	path := "/v1/jobs/" + id
@@ -279,8 +279,8 @@ func printHits(w io.Writer, r *search.Response) {
 	}
 }
 
-// unitOf is what documents of a type are counted in, as the page calls it in
-// its hits; empty for those that are one piece, such as Markdown.
+// unitOf is the unit that documents of a type are counted in, as the page names it;
+// empty for formats without units, such as Markdown.
 func unitOf(mediaType string) string {
 	has := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(mediaType, p) })
@@ -298,7 +298,7 @@ func unitOf(mediaType string) string {
 	return ""
 }
 
-// labelsOf is what a chunk can be filtered by, in a line.
+// labelsOf lists a chunk's filterable labels on one line.
 func labelsOf(c *sheaf.Chunk) string {
 	var parts []string
 	if c.Language != "" {

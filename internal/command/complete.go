@@ -13,19 +13,19 @@ import (
 	"sheaf/internal/api"
 )
 
-// completionTime bounds how long a shell waits for names from the server.
+// completionTime bounds how long a shell waits for the server's completions.
 const completionTime = time.Second
 
 type completer = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// complete tells how the value of a flag is completed.
+// complete registers the completion of a flag's values.
 func (g *global) complete(cmd *cobra.Command, flag string, f completer) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic("sheaf: " + err.Error()) // a flag that was not defined
+		panic("sheaf: " + err.Error()) // an undefined flag
 	}
 }
 
-// fixed completes one of a few words, and lists of them.
+// oneOf completes one of some words, or a comma-separated list of them.
 func oneOf(words ...string) completer {
 	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		said := begun[:strings.LastIndexByte(begun, ',')+1]
@@ -37,7 +37,7 @@ func oneOf(words ...string) completer {
 	}
 }
 
-// completions reads a list for a completion; what cannot be had in time is none.
+// completions reads a list for a completion; on error or timeout there are none.
 func completions[T any](g *global, path string, name func(T) string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()

@@ -8,21 +8,20 @@ import (
 	"path/filepath"
 )
 
-// ownNames are what the service keeps in its data folder.
+// ownNames are the files that the service keeps in its data folder.
 var ownNames = map[string]bool{
 	"sheaf.db": true, "sheaf.db-wal": true, "sheaf.db-shm": true, "sheaf.db-journal": true,
 	"index.db": true, "index.db-wal": true, "index.db-shm": true, "index.db-journal": true, "index.db.lock": true,
 	"blobs": true, "cache": true, "tmp": true, "lock": true, "server.json": true, keyFile: true,
 }
 
-// open is the part of a mode that lets others in.
+// open are the mode bits that grant others access.
 const open = fs.FileMode(0o077)
 
-// tighten takes from others what an earlier version, another umask or a copy
-// let them have in the data folder. Below a folder that is closed to them
-// nothing is looked at, so that this costs little once it has been done. A
-// folder that holds files of somebody else stays as it is: that is said in the
-// log, as is what cannot be changed.
+// tighten removes permissions that an earlier version, another umask or a copy gave
+// to others in the data folder. It does not descend into folders that are already
+// closed, so repeating it is cheap. A folder with foreign files keeps its own mode;
+// that and any failure are logged.
 func tighten(dir string, log *slog.Logger) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,8 +61,8 @@ func tighten(dir string, log *slog.Logger) {
 	}
 }
 
-// closeToOthers closes a file, or a folder from the inside out, and returns how
-// many it changed. Symbolic links are not followed.
+// closeToOthers closes a file, or a folder from the inside out, and returns the
+// number of changes. It does not follow symbolic links.
 func closeToOthers(path string) (changed int, err error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +78,7 @@ func closeToOthers(path string) (changed int, err error) {
 			n, inner := closeToOthers(filepath.Join(path, e.Name()))
 			changed += n
 			if inner != nil {
-				err = inner // one is enough to say what is wrong
+				err = inner // one is enough to report
 			}
 		}
 	}

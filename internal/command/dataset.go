@@ -30,7 +30,7 @@ func (g *global) datasetCommand() *cobra.Command {
 	return cmd
 }
 
-// paging is the flags of a list.
+// paging holds the flags of a list command.
 type paging struct {
 	limit  int
 	cursor string
@@ -41,8 +41,8 @@ func (p *paging) flags(cmd *cobra.Command, limit int, what string) {
 	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on after an earlier list, by its next_cursor")
 }
 
-// pages reads a list, as many items as are wanted. next is where the list goes
-// on, nil at its end.
+// pages reads up to p.limit items of a list. next is where the list continues, or
+// nil at its end.
 func pages[T any](ctx context.Context, c *client, path string, q url.Values, p paging) (items []T, next *string, err error) {
 	if p.limit < 0 {
 		return nil, nil, usageError{fmt.Errorf("--limit: %d is below 0", p.limit)}
@@ -71,7 +71,7 @@ func pages[T any](ctx context.Context, c *client, path string, q url.Values, p p
 	}
 }
 
-// more says how a list goes on.
+// more prints how to continue a list.
 func (g *global) more(next *string) {
 	if next != nil {
 		g.note("\nThere are more: add --limit 0 for all of them, or --cursor %s for the next.", quoted(*next))
@@ -118,11 +118,11 @@ func pausedWord(paused bool) string {
 	return "active"
 }
 
-// datasetPath is where a dataset is.
+// datasetPath is the URL path of a dataset.
 func datasetPath(name string) string { return "/v1/datasets/" + url.PathEscape(name) }
 
-// readDataset reads a dataset; one that does not exist is named with its
-// nearest.
+// readDataset reads a dataset. If it does not exist, the error suggests the nearest
+// name.
 func (g *global) readDataset(ctx context.Context, c *client, name string) (*sheaf.Dataset, error) {
 	var d sheaf.Dataset
 	err := c.call(ctx, http.MethodGet, datasetPath(name), nil, &d)
@@ -239,7 +239,7 @@ yet are left out.`,
 			path := output
 			if path == "" {
 				if _, said, err := mime.ParseMediaType(resp.Header.Get("Content-Disposition")); err == nil {
-					path = filepath.Base(said["filename"]) // never a folder elsewhere
+					path = filepath.Base(said["filename"]) // never a path elsewhere
 				}
 				if path == "" || path == "." || path == ".." || path == string(filepath.Separator) {
 					path = ds.ID + "." + format[0]
@@ -260,7 +260,7 @@ yet are left out.`,
 	return cmd
 }
 
-// datasetOf is the dataset that an argument names, else that of the flag.
+// datasetOf is the dataset named by the argument, or else by the flag.
 func (g *global) datasetOf(args []string) string {
 	if len(args) > 0 {
 		return args[0]
@@ -391,7 +391,7 @@ documents to come; "sheaf doc reparse --all" applies them to those that exist.`,
 	return cmd
 }
 
-// changeSettings changes settings of a dataset; those not named stay.
+// changeSettings changes settings of a dataset; unnamed ones are kept.
 func (c *client) changeSettings(ctx context.Context, d *sheaf.Dataset, change map[string]any, unset []string, dryRun bool) error {
 	for _, name := range unset {
 		change[name] = nil
@@ -419,7 +419,7 @@ func (c *client) changeSettings(ctx context.Context, d *sheaf.Dataset, change ma
 	return nil
 }
 
-// printSettings shows the settings of a dataset beside their defaults.
+// printSettings prints the settings of a dataset next to their defaults.
 func (g *global) printSettings(d *sheaf.Dataset, meanings bool) error {
 	if g.json {
 		return g.printJSON(map[string]any{"dataset": d.Name, "parser_config": d.ParseConfig})
@@ -479,7 +479,7 @@ func (g *global) datasetPause(verb, short string) *cobra.Command {
 	return cmd
 }
 
-// hold pauses or resumes what a path names.
+// hold pauses or resumes what path names.
 func (g *global) hold(ctx context.Context, c *client, sure confirmation, path, what string) error {
 	done, would := "Paused", "pause"
 	if strings.HasSuffix(path, ":resume") {

@@ -20,7 +20,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// runFlags are those of a command that starts a run.
+// runFlags are the flags of a command that starts a run.
 type runFlags struct {
 	options            []string
 	maxTokens          int64
@@ -101,10 +101,10 @@ what was made, of the dataset or of one document.`,
 	return cmd
 }
 
-// runAsks are the flags that say what a run shall do.
+// runAsks are the flags that define what a run does.
 var runAsks = []string{"option", "max-tokens", "max-price", "auto-update", "wait", "dry-run"}
 
-// startRun does what the flags of a run say.
+// startRun executes the flags of a run command.
 func (g *global) startRun(cmd *cobra.Command, dataset string, kind sheaf.TaskKind, f *runFlags) error {
 	if err := cmp.Or(apart(cmd, "wipe", runAsks...), apart(cmd, "dry-run", "wait")); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (g *global) startRun(cmd *cobra.Command, dataset string, kind sheaf.TaskKin
 	return g.printRun(run)
 }
 
-// runOptions reads KEY=VALUE: a value is a number, true or false, or text.
+// runOptions parses KEY=VALUE: a value is a number, a boolean or text.
 func runOptions(given []string) (json.RawMessage, error) {
 	if len(given) == 0 {
 		return nil, nil
@@ -177,10 +177,10 @@ func runOptions(given []string) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// runPoll is between two looks at a run.
+// runPoll is the interval between polls of a run.
 const runPoll = 500 * time.Millisecond
 
-// followRun shows the progress of a run until it is over.
+// followRun shows the progress of a run until it ends.
 func (g *global) followRun(ctx context.Context, c *client, dataset string, r *api.DatasetRun) (*api.DatasetRun, error) {
 	b := g.bar()
 	defer b.end()
@@ -204,7 +204,7 @@ func (g *global) followRun(ctx context.Context, c *client, dataset string, r *ap
 	return r, nil
 }
 
-// printRun prints a run; one that failed is an error.
+// printRun prints a run; a failed run is an error.
 func (g *global) printRun(r *api.DatasetRun) error {
 	if g.json {
 		if err := g.printJSON(r); err != nil {

@@ -57,7 +57,7 @@ or metadata of documents and nothing that the parser wrote.`,
 	return cmd
 }
 
-// subject finds the job or the document that an argument names, and its path.
+// subject finds the job or document that an argument names, and its URL path.
 func (g *global) subject(ctx context.Context, c *client, said string) (path, id string, err error) {
 	if anID.MatchString(said) {
 		path = "/v1/jobs/" + said
@@ -78,7 +78,7 @@ func (g *global) subject(ctx context.Context, c *client, said string) (path, id 
 	return docPath(d), d.ID, nil
 }
 
-// pagePath is where the page shows what an argument names.
+// pagePath is where the web page shows what an argument names.
 func (g *global) pagePath(ctx context.Context, c *client, said string) (string, error) {
 	path, id, err := g.subject(ctx, c, said)
 	if err != nil {

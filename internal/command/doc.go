@@ -24,7 +24,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// docStates are the states that a document may have.
+// docStates are the possible states of a document.
 var docStates = []string{
 	string(sheaf.DocUnstarted), string(sheaf.DocQueued), string(sheaf.DocRunning), string(sheaf.DocFinalizing), string(sheaf.DocSucceeded),
 	string(sheaf.DocPartiallySucceeded), string(sheaf.DocFailed), string(sheaf.DocCanceling), string(sheaf.DocCanceled),
@@ -33,7 +33,7 @@ var docStates = []string{
 // everyState selects all documents of a dataset.
 var everyState = map[string]any{"state": docStates}
 
-// batchMost is how many documents the server deletes or cancels in one request.
+// batchMost is how many documents the server deletes or cancels per request.
 const batchMost = 10_000
 
 func (g *global) docCommand() *cobra.Command {
@@ -96,7 +96,7 @@ func (g *global) document(ctx context.Context, c *client, said string) (*sheaf.D
 	return nil, cured(err, "`sheaf docs%s` lists the documents.", g.inDataset())
 }
 
-// excerptExact is the beginning of a text, of at most n bytes.
+// excerptExact returns the beginning of a text, at most n bytes.
 func excerptExact(s string, n int) string {
 	for len(s) > n {
 		_, last := utf8.DecodeLastRuneInString(s)
@@ -188,7 +188,7 @@ func (g *global) docShow() *cobra.Command {
 	}
 }
 
-// oneDocument finds the server and a document.
+// oneDocument finds the server and a document on it.
 func (g *global) oneDocument(ctx context.Context, said string) (*client, *sheaf.Document, error) {
 	c, err := g.client()
 	if err != nil {
@@ -200,7 +200,7 @@ func (g *global) oneDocument(ctx context.Context, said string) (*client, *sheaf.
 
 func docPath(d *sheaf.Document) string { return datasetPath(d.DatasetID) + "/documents/" + d.ID }
 
-// stateWord is a document's state, with how far it is while it runs.
+// stateWord is a document's state, with its progress while it runs.
 func stateWord(d *sheaf.Document) string {
 	if p := progressWord(d); p != "" && !d.State.Terminal() {
 		return string(d.State) + ", " + p
@@ -208,8 +208,8 @@ func stateWord(d *sheaf.Document) string {
 	return string(d.State)
 }
 
-// progressWord is how much of a document has been read: nothing of one that
-// failed, and never all while a page is missing.
+// progressWord is how much of a document has been read: a dash if it failed, and
+// never 100 % while a page is missing.
 func progressWord(d *sheaf.Document) string {
 	switch d.State {
 	case sheaf.DocFailed, sheaf.DocCanceled:
@@ -340,7 +340,7 @@ func (g *global) docDownload() *cobra.Command {
 			}
 			path := output
 			if path == "" {
-				path = filepath.Base(filepath.FromSlash(d.Name)) // a name is a stranger's: never a folder elsewhere
+				path = filepath.Base(filepath.FromSlash(d.Name)) // names are untrusted: never a path elsewhere
 				if path == "." || path == ".." || path == string(filepath.Separator) {
 					path = d.ID
 				}
@@ -357,7 +357,7 @@ func (g *global) docDownload() *cobra.Command {
 	return cmd
 }
 
-// save writes the body of an answer into a file, or to standard output for -.
+// save writes a response body to a file, or to standard output for "-".
 func (g *global) save(resp *http.Response, path string, force bool) error {
 	defer resp.Body.Close()
 	broken := func(err error) error {
@@ -377,7 +377,7 @@ func (g *global) save(resp *http.Response, path string, force bool) error {
 	return g.done(map[string]any{"path": path, "bytes": n}, "Wrote %s (%s).", path, size(n))
 }
 
-// writeFile writes a file whole or not at all.
+// writeFile writes a file atomically.
 func writeFile(path string, r io.Reader, force bool) (n int64, err error) {
 	if _, err := os.Lstat(path); err == nil && !force {
 		return 0, usageError{cured(fmt.Errorf("%s exists", path), "Add --force to overwrite it, or name another file with -o.")}
@@ -386,7 +386,7 @@ func writeFile(path string, r io.Reader, force bool) (n int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot write %s: %s", path, reason(err))
 	}
-	defer os.Remove(f.Name()) // gone when it was renamed
+	defer os.Remove(f.Name()) // a no-op after the rename
 	n, err = io.Copy(f, r)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
@@ -400,7 +400,7 @@ func writeFile(path string, r io.Reader, force bool) (n int64, err error) {
 	return n, nil
 }
 
-// chosen is the documents that a command acts on.
+// chosen selects the documents a command acts on.
 type chosen struct {
 	states []string
 	all    bool
@@ -413,7 +413,7 @@ func (s *chosen) flagsOf(g *global, cmd *cobra.Command) {
 	g.complete(cmd, "state", oneOf(docStates...))
 }
 
-// filter selects the documents; exactly one way must be chosen.
+// filter builds the document filter; exactly one way of selecting must be used.
 func (g *global) filter(ctx context.Context, c *client, cmd *cobra.Command, s chosen, args []string, unfinished bool) (map[string]any, error) {
 	ways := 0
 	for _, said := range []bool{len(args) > 0, len(s.states) > 0, s.all} {
@@ -439,10 +439,10 @@ func (g *global) filter(ctx context.Context, c *client, cmd *cobra.Command, s ch
 	return map[string]any{"state": s.states}, nil
 }
 
-// unfinishedStates are those in which a document can be canceled.
+// unfinishedStates are the states in which a document can be canceled.
 var unfinishedStates = []string{string(sheaf.DocUnstarted), string(sheaf.DocQueued), string(sheaf.DocRunning), string(sheaf.DocFinalizing)}
 
-// forecast asks what an action on documents would do.
+// forecast asks the server what an action on documents would do.
 func (c *client) forecast(ctx context.Context, dataset, verb string, body map[string]any) (*ingest.Forecast, error) {
 	ask := map[string]any{"dry_run": true}
 	for k, v := range body {
@@ -458,8 +458,8 @@ func (c *client) forecast(ctx context.Context, dataset, verb string, body map[st
 	return answer.Forecast, nil
 }
 
-// selected returns the filter of the documents that a command acts on, and what
-// the action would do to them.
+// selected returns the filter for the documents a command acts on, and a forecast
+// of the action.
 func (g *global) selected(cmd *cobra.Command, verb string, s chosen, args []string, unfinished bool) (*client, map[string]any, *ingest.Forecast, error) {
 	ctx := cmd.Context()
 	c, err := g.client()
@@ -474,9 +474,8 @@ func (g *global) selected(cmd *cobra.Command, verb string, s chosen, args []stri
 	return c, filter, f, err
 }
 
-// inBatches repeats an action until it has reached all documents of a filter,
-// since one request takes batchMost of them at most. Documents that were named
-// go in one request.
+// inBatches repeats an action until it has covered all documents of a filter, since
+// one request takes at most batchMost. Documents given by name go in one request.
 func inBatches[A any](ctx context.Context, c *client, path string, filter map[string]any, documents int, named bool, answered func(*A)) error {
 	for range 1 + documents/batchMost {
 		var a A
@@ -494,7 +493,7 @@ func inBatches[A any](ctx context.Context, c *client, path string, filter map[st
 	return nil
 }
 
-// removal writes what a delete removes.
+// removal describes what a delete removes.
 func removal(f *ingest.Forecast) string {
 	what := count(f.Documents, "document")
 	if r := f.Removed; r != nil {
@@ -547,7 +546,7 @@ func (g *global) docDelete() *cobra.Command {
 	return cmd
 }
 
-// allThere refuses an action when a document that was named does not exist.
+// allThere rejects an action if none of the named documents exists.
 func (g *global) allThere(found int, args []string) error {
 	if len(args) > 0 && found == 0 {
 		return cured(&answerError{status: http.StatusNotFound, code: "not_found", msg: "none of the documents named is in " + g.dataset}, "Name their dataset with -d; `sheaf docs%s` lists the documents.", g.inDataset())
@@ -671,7 +670,7 @@ complete. Parts that come out the same are reused unless --fresh is given.`,
 	return cmd
 }
 
-// again starts a job on documents that exist, or shows what it would do.
+// again starts a job on existing documents, or shows what it would do.
 func (g *global) again(ctx context.Context, c *client, path string, body map[string]any, verb string, dryRun, wait bool) error {
 	if dryRun {
 		body["dry_run"] = true

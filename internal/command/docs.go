@@ -21,7 +21,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// mostCounted bounds how many further documents are looked at to count them.
+// mostCounted bounds how many further documents are read to count them.
 const mostCounted = 5000
 
 func (g *global) docsCommand() *cobra.Command {
@@ -38,7 +38,8 @@ func (g *global) docsCommand() *cobra.Command {
   sheaf docs --verdicts                        # how documents ended, by format
   sheaf docs --issues                          # why documents failed, and what to do`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Causes and formats are counted over all documents, and have an order of their own.
+			// Causes and formats are counted over all documents, in their own
+			// order.
 			if err := cmp.Or(apart(cmd, "issues", "verdicts", "limit", "cursor", "order"), apart(cmd, "verdicts", "limit", "cursor", "order")); err != nil {
 				return err
 			}
@@ -128,14 +129,14 @@ func (g *global) docsCommand() *cobra.Command {
 	return cmd
 }
 
-// countMore counts what a list still holds, as far as that is cheap.
+// countMore counts the rest of a list, up to mostCounted.
 func (c *client) countMore(ctx context.Context, path string, q url.Values, cursor string) (n int, exact bool, err error) {
 	q = maps.Clone(q)
 	rest, next, err := pages[struct{}](ctx, c, path, q, paging{limit: mostCounted, cursor: cursor})
 	return len(rest), next == nil, err
 }
 
-// printIssues lists causes of failures, those of most documents first.
+// printIssues lists causes of failures, most frequent first.
 func (g *global) printIssues(found []taskstore.Issue) error {
 	if g.json {
 		return g.printJSON(listed(found))
@@ -152,7 +153,7 @@ func (g *global) printIssues(found []taskstore.Issue) error {
 	})
 }
 
-// printVerdicts counts how documents ended, by format and reason.
+// printVerdicts counts outcomes of documents by format and reason.
 func (g *global) printVerdicts(docs []sheaf.Document) error {
 	type row struct {
 		Format  string `json:"format"`
@@ -185,11 +186,11 @@ func (g *global) printVerdicts(docs []sheaf.Document) error {
 	})
 }
 
-// knownFormats finds formats by media type.
+// knownFormats looks up formats by media type.
 var knownFormats = sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(formats.All(formats.Config{})...) })
 
-// formatName names the format of a document in one way, whether it was parsed
-// ("pdf/1") or refused before ("application/pdf").
+// formatName normalizes a document's format, whether it was parsed ("pdf/1") or
+// rejected before parsing ("application/pdf").
 func formatName(parsedBy, mediaType string) string {
 	if name, _, _ := strings.Cut(parsedBy, "/"); name != "" {
 		return name

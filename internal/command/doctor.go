@@ -15,7 +15,7 @@ import (
 	"sheaf/parser/pdf/pdfium"
 )
 
-// offerHelper is said where sheaf-pdfium is not there and would help.
+// offerHelper is printed where sheaf-pdfium is missing and would help.
 const offerHelper = "PDFs are read twice as fast with sheaf-pdfium: `make helper` builds it beside this program"
 
 func (g *global) doctorCommand() *cobra.Command {
@@ -69,8 +69,8 @@ func (g *global) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// printParsers starts one parser here, as the configuration says, and prints
-// what confines it.
+// printParsers starts one parser locally, as configured, and prints how it is
+// sandboxed.
 func (g *global) printParsers(ctx context.Context) error {
 	cfg, err := g.load()
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCodes explains them.
+// exitCodes documents them.
 var exitCodes = []struct {
 	Code    int
 	Name    string
@@ -50,7 +50,7 @@ var exitCodes = []struct {
 	{exitInterrupted, "interrupted", "Ctrl-C; 143 after a termination signal"},
 }
 
-// apart refuses a flag beside others that it makes meaningless.
+// apart rejects a flag given together with others that it makes meaningless.
 func apart(cmd *cobra.Command, flag string, others ...string) error {
 	for _, other := range others {
 		if other != flag && cmd.Flags().Changed(flag) && cmd.Flags().Changed(other) {
@@ -60,7 +60,7 @@ func apart(cmd *cobra.Command, flag string, others ...string) error {
 	return nil
 }
 
-// goesWith refuses flags that say nothing without another.
+// goesWith rejects flags that have no effect without another.
 func goesWith(cmd *cobra.Command, flag string, others ...string) error {
 	for _, other := range others {
 		if cmd.Flags().Changed(other) && !cmd.Flags().Changed(flag) {
@@ -80,12 +80,12 @@ func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
 }
 
-// usageError is a command line that cannot be obeyed.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// curedError is an error with what to do about it.
+// curedError is an error with advice on how to fix it.
 type curedError struct {
 	error
 	cure string
@@ -93,15 +93,15 @@ type curedError struct {
 
 func (e curedError) Unwrap() error { return e.error }
 
-// cured adds a sentence on what to do to an error.
+// cured adds advice to an error.
 func cured(err error, format string, args ...any) error {
 	return curedError{err, fmt.Sprintf(format, args...)}
 }
 
-// partialError says that some documents failed while others did not.
+// partialError means that some documents failed while others succeeded.
 type partialError struct{ error }
 
-// interrupted is the cause of a context that a signal ended.
+// interrupted is the cause of a context canceled by a signal.
 type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "stopped by " + i.signal.String() }
@@ -113,21 +113,21 @@ func (i interrupted) exitCode() int {
 	return exitInterrupted
 }
 
-// trouble is an error as --json prints it.
+// trouble is the --json form of an error.
 type trouble struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	Cure      string `json:"cure,omitempty"`
-	Status    int    `json:"status,omitempty"` // of the server's answer
+	Status    int    `json:"status,omitempty"` // of the server's response
 	RequestID string `json:"request_id,omitempty"`
 	ExitCode  int    `json:"exit_code"`
 }
 
-// report prints an error and returns the exit code that it stands for.
+// report prints an error and returns its exit code.
 func (g *global) report(ctx context.Context, w io.Writer, args []string, err error) int {
 	t := troubleOf(ctx, err)
-	if g.json || slices.Contains(args, "--json") { // a wrong flag before --json ends the parsing
-		_ = json.NewEncoder(w).Encode(t) // there is nobody else to tell
+	if g.json || slices.Contains(args, "--json") { // parsing stops at a bad flag, possibly before --json
+		_ = json.NewEncoder(w).Encode(t) // there is nowhere else to report it
 		return t.ExitCode
 	}
 	fmt.Fprintln(w, "sheaf:", t.Message)
@@ -180,7 +180,7 @@ func isA[E error](err error) bool {
 
 func exitOf(a *answerError) int {
 	if a.code == "" {
-		return exitFailed // no Sheaf said it
+		return exitFailed // not a response from Sheaf
 	}
 	switch a.status {
 	case 401, 403:
@@ -197,7 +197,7 @@ func exitOf(a *answerError) int {
 	return exitFailed
 }
 
-// cureOf is what to do about an answer, where the answer does not say it.
+// cureOf is the advice for a response that contains none.
 func cureOf(a *answerError) string {
 	switch {
 	case a.status == 401:
@@ -210,7 +210,7 @@ func cureOf(a *answerError) string {
 	return ""
 }
 
-// flagError turns what the flag package says into a sentence.
+// flagError rewords an error of the flag package as a sentence.
 func flagError(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := e.GetSpecifiedName()
@@ -247,8 +247,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError{err}
 }
 
-// needs checks how many arguments a command gets: at least least and, unless
-// most is -1, at most that. what names them in the singular, such as "a JOB".
+// needs checks the number of arguments: at least least and, unless most is -1, at
+// most most. what names them in the singular, such as "a JOB".
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		say := func(format string, values ...any) error {
@@ -274,7 +274,7 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 
 // choice is a flag that takes one of some words, or a list of them.
 type choice struct {
-	value *[]string // one where many is false
+	value *[]string // a single one unless many
 	of    []string
 	many  bool
 	set   bool
@@ -310,7 +310,7 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// notOneOf says that a value is none of those that there are.
+// notOneOf says that a value is not one of the choices.
 func notOneOf(value string, of []string) error {
 	if near := api.Nearest(value, of); near != "" {
 		return fmt.Errorf("there is no %q; did you mean %s?", value, near)

@@ -21,7 +21,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxQueriesFile is more than a thousand queries with twenty texts each take.
+// maxQueriesFile is more than a thousand queries with twenty texts each need.
 const maxQueriesFile = 64 << 20
 
 func (g *global) evalCommand() *cobra.Command {
@@ -40,7 +40,7 @@ type measure struct {
 	value func(m *taskstore.Measures) float64
 }
 
-// measures are those that a run may be held to, as the API calls them.
+// measures are the ones that --min accepts, with the API's names.
 var measures = []measure{
 	{"hit_1", func(m *taskstore.Measures) float64 { return m.Hit1 }},
 	{"hit_5", func(m *taskstore.Measures) float64 { return m.Hit5 }},
@@ -50,13 +50,13 @@ var measures = []measure{
 	{"ndcg", func(m *taskstore.Measures) float64 { return m.NDCG }},
 }
 
-// heldMeasure is a measure that an evaluation must reach.
+// heldMeasure is a measure with the minimum an evaluation must reach.
 type heldMeasure struct {
 	measure
 	least float64
 }
 
-// heldMeasures are the values of --min.
+// heldMeasures parses the values of --min.
 func heldMeasures(given []string) (out []heldMeasure, err error) {
 	for _, text := range given {
 		name, value, _ := strings.Cut(text, "=")
@@ -77,7 +77,7 @@ func heldMeasures(given []string) (out []heldMeasure, err error) {
 	return out, nil
 }
 
-// evaluation reads what an evaluation found.
+// evaluation reads an evaluation, optionally compared with another.
 func (g *global) evaluation(ctx context.Context, c *client, id, against string) (*api.EvaluationAnswer, error) {
 	path := datasetPath(g.dataset) + "/evaluations/" + url.PathEscape(id)
 	if against != "" {
@@ -115,7 +115,7 @@ func (g *global) evalRun() *cobra.Command {
 				if len(before.Items) > 0 {
 					against = before.Items[0].ID
 				}
-			} else if _, err := g.evaluation(ctx, c, against, ""); err != nil { // a typo is told before the work
+			} else if _, err := g.evaluation(ctx, c, against, ""); err != nil { // report a typo before doing the work
 				return err
 			}
 			var made api.EvaluationAnswer
@@ -206,7 +206,7 @@ func (g *global) evalShow() *cobra.Command {
 	return cmd
 }
 
-// printEvaluation prints the measures, what changed, and what is not found.
+// printEvaluation prints the measures, what changed, and what was not found.
 func (g *global) printEvaluation(e *api.EvaluationAnswer) error {
 	if g.json {
 		return g.printJSON(e)
@@ -263,14 +263,14 @@ func (g *global) printEvaluation(e *api.EvaluationAnswer) error {
 	return nil
 }
 
-// rest says that a table was cut.
+// rest notes that a table was truncated.
 func (g *global) rest(n int, what string) {
 	if n > 0 {
 		g.note("%d more %s; --json prints all.", n, what)
 	}
 }
 
-// rankText is a rank, or that there is none.
+// rankText formats a rank, or "-" for none.
 func rankText(rank int) string {
 	if rank == 0 {
 		return "-"
@@ -321,7 +321,7 @@ func (g *global) evalQueries() *cobra.Command {
 	return cmd
 }
 
-// expectedText says what is expected in a few words.
+// expectedText summarizes an expected hit.
 func expectedText(e taskstore.ExpectedAnswer) string {
 	text := e.DocumentID
 	switch {
@@ -362,8 +362,7 @@ func (g *global) evalImport() *cobra.Command {
 	}
 }
 
-// queriesFile reads the queries of a file. What each of them says is for the
-// server to check.
+// queriesFile reads the queries in a file. The server validates their content.
 func (g *global) queriesFile(name string) ([]json.RawMessage, error) {
 	in := g.in
 	if name != "-" {

@@ -29,8 +29,8 @@ func (g *global) flowCommand() *cobra.Command {
 	return cmd
 }
 
-// flowFile reads a flow from a file, or from standard input for "-". A file
-// that begins with a brace is JSON, any other TOML.
+// flowFile reads a flow from a file, or from standard input for "-". A file that
+// starts with a brace is JSON, any other TOML.
 func (g *global) flowFile(name string) (body any, err error) {
 	from := g.in
 	if name != "-" {
@@ -49,21 +49,21 @@ func (g *global) flowFile(name string) (body any, err error) {
 		return nil, usageError{fmt.Errorf("%s has more than %d bytes, which a flow may have", name, flow.MaxBytes)}
 	}
 	if before, inside, is := strings.Cut(string(text), "{"); is && strings.TrimSpace(before) == "" {
-		if !json.Valid(text) { // else the request could not be written
+		if !json.Valid(text) { // otherwise the request could not be encoded
 			where := ""
 			if wrong, ok := errors.AsType[flow.Invalid](flow.CheckJSON(text)); ok && wrong[0].Line > 0 {
 				where = fmt.Sprintf(" in line %d", wrong[0].Line)
 			}
 			return nil, usageError{fmt.Errorf("%s begins as JSON and is none%s; correct it, or write it as TOML", name, where)}
 		}
-		// As it is written, blank lines too, so that what is wrong in it is in the
-		// lines of the file.
+		// Sent verbatim, blank lines included, so that line numbers in errors match
+		// the file.
 		return written(`{"flow":{` + before + inside + "}"), nil
 	}
 	return map[string]any{"toml": string(text)}, nil
 }
 
-// sendFlow posts the flow of a file and decodes the answer.
+// sendFlow posts the flow in a file and decodes the response.
 func (g *global) sendFlow(ctx context.Context, file, path string, answer any) error {
 	body, err := g.flowFile(file)
 	if err != nil {
@@ -106,7 +106,7 @@ func (g *global) flowValidate() *cobra.Command {
 	}
 }
 
-// problemLine is a problem with where it is in front.
+// problemLine is a problem prefixed with its location.
 func problemLine(p api.FlowProblem) string {
 	line := "  "
 	if p.Line > 0 {
@@ -246,7 +246,7 @@ func portWords(ports []flow.Port, none string) string {
 	return cmp.Or(strings.Join(words, ", "), none)
 }
 
-// flowPath is where a flow is.
+// flowPath is the URL path of a flow.
 func flowPath(ref string) string { return "/v1/flows/" + url.PathEscape(ref) }
 
 func (g *global) flowShow() *cobra.Command {
@@ -308,12 +308,12 @@ func (g *global) flowDiff() *cobra.Command {
 	return cmd
 }
 
-// valueText is a value of a flow in a line.
+// valueText formats a flow value on one line.
 func valueText(v any) string {
 	if v == nil {
 		return "–"
 	}
-	b, _ := json.Marshal(v) // it was JSON
+	b, _ := json.Marshal(v) // it came from JSON
 	return excerpt(string(b), 200)
 }
 

@@ -9,13 +9,13 @@ import (
 	"sheaf"
 )
 
-// forgetEvery is how often a process asks which of the documents it has cached
-// something of are deleted.
+// forgetEvery is how often a process checks which of the documents in its cache
+// were deleted.
 const forgetEvery = time.Minute
 
-// forgetDeleted removes what this process holds of deleted documents: copies of
-// their originals, and headings. blob.cache_age bounds what it cannot attribute
-// to a document, and all of it while the database is away.
+// forgetDeleted removes what this process caches of deleted documents: copies of
+// originals, and headings. blob.cache_age limits what cannot be attributed to a
+// document, and everything while the database is down.
 func (a *app) forgetDeleted(ctx context.Context) {
 	tick := time.NewTicker(forgetEvery)
 	defer tick.Stop()
@@ -32,7 +32,7 @@ func (a *app) forgetDeleted(ctx context.Context) {
 }
 
 func (a *app) forget(ctx context.Context) error {
-	cached := map[string][]string{} // keys by document
+	cached := map[string][]string{} // cache keys by document
 	for _, key := range a.files.Unused() {
 		if id := sheaf.OriginalOf(key); id != "" {
 			cached[id] = append(cached[id], key)

@@ -11,7 +11,7 @@ import (
 	"sheaf/parser"
 )
 
-// formatsCommand shows what this binary reads on this machine.
+// formatsCommand lists the formats this binary reads on this machine.
 func (g *global) formatsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "formats", Example: "  sheaf formats", Short: "List the formats that are read, and the optional parts that are missing", Args: needs(0, 0, ""),

@@ -118,7 +118,7 @@ changed are read anew.`,
 	return cmd
 }
 
-// place says where the first of some chunks stands.
+// place is the location of the first of some chunks.
 func place(sources []search.GraphSource) string {
 	if len(sources) == 0 {
 		return ""

@@ -24,8 +24,8 @@ import (
 	"sheaf/internal/models"
 )
 
-// openIndexes opens the configured embedder, the index that is searched, and the
-// one that is filled beside it.
+// openIndexes opens the configured embedder, the index being searched, and the one
+// being filled beside it.
 func (a *app) openIndexes(ctx context.Context, r roles) error {
 	e, err := withPreset(a.cfg.Embed)
 	if err != nil {
@@ -59,8 +59,8 @@ func (a *app) openIndexes(ctx context.Context, r roles) error {
 	return nil
 }
 
-// openEmbedder makes an embedder; id is the name of its vector space, "" for the
-// model's own, and key the setting that its key is in.
+// openEmbedder opens an embedder. id is the name of its vector space, "" for the
+// model's own; key is the setting that holds its key.
 func (a *app) openEmbedder(ctx context.Context, e config.Embed, id, key string) (inner embed.Embedder, err error) {
 	switch e.Driver {
 	case "static":
@@ -83,8 +83,8 @@ func (a *app) openEmbedder(ctx context.Context, e config.Embed, id, key string) 
 	return shared, nil
 }
 
-// openLocal starts the program that runs an installed model, and sets the batch
-// that it takes best unless one is set.
+// openLocal starts the program that runs an installed model, and sets its best
+// batch size unless one is configured.
 func (a *app) openLocal(ctx context.Context, e *config.Embed) (embed.Embedder, error) {
 	store := modelStore(a.cfg)
 	m, err := store.Find(e.Model)
@@ -106,7 +106,7 @@ func (a *app) openLocal(ctx context.Context, e *config.Embed) (embed.Embedder, e
 	return child, nil
 }
 
-// withPreset fills what is not set with the known settings of a common server.
+// withPreset fills unset values with known settings of a common server.
 func withPreset(e config.Embed) (config.Embed, error) {
 	if e.Preset == "" {
 		return e, nil
@@ -121,7 +121,7 @@ func withPreset(e config.Embed) (config.Embed, error) {
 	if e.Weight < 0 {
 		e.Weight = s.Weight
 	}
-	// Another model, or another width, is not what the preset knows.
+	// A different model or width is beyond the preset.
 	if e.Model == "" || e.Model == s.Model {
 		e.Dim = cmp.Or(e.Dim, s.Dim)
 	}
@@ -130,7 +130,7 @@ func withPreset(e config.Embed) (config.Embed, error) {
 	return e, nil
 }
 
-// openPrevious makes the embedder of a model that the settings do not name any more.
+// openPrevious opens the embedder of a model that is no longer configured.
 func (a *app) openPrevious(ctx context.Context, s indexset.Space) (embed.Embedder, error) {
 	if s.Driver == "static" && static.Default().Model().ID == s.Model.ID {
 		return static.Default(), nil
@@ -158,7 +158,7 @@ func (a *app) indexPath(s indexset.Space) string {
 	return a.path(fmt.Sprintf("index-%d.db", s.Instance))
 }
 
-// foundIndex is the model of an embedded index that is there already.
+// foundIndex is the model of an existing embedded index.
 func (a *app) foundIndex(ctx context.Context) *indexset.Space {
 	id, dim := embedded.ModelOf(ctx, a.path("index.db"))
 	if id == "" {
@@ -195,7 +195,7 @@ func (a *app) openIndex(ctx context.Context, s indexset.Space, owner string) (in
 	return opened, nil
 }
 
-// copies are the keys of a result's copies with the vectors of other models.
+// copies returns the keys of a result's copies with vectors of other models.
 func (a *app) copies(key string) []string {
 	models := a.index.Models()
 	keys := make([]string, len(models))
@@ -205,7 +205,7 @@ func (a *app) copies(key string) []string {
 	return keys
 }
 
-// fillIndex fills what is to be filled, to the end, where no server does.
+// fillIndex runs pending index work to completion when no server does.
 func (a *app) fillIndex(ctx context.Context, told func(*indexset.Status)) error {
 	for {
 		_, err := a.index.Step(ctx)

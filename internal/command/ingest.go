@@ -22,10 +22,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// previewBatch is how many files one request of a dry run carries.
+// previewBatch is how many files one dry-run request carries.
 const previewBatch = 100
 
-// ingestOptions is what `sheaf ingest` may be told.
+// ingestOptions are the flags of `sheaf ingest`.
 type ingestOptions struct {
 	wait, dryRun, create bool
 	lane                 []string
@@ -36,7 +36,7 @@ type ingestOptions struct {
 	selection
 }
 
-// lanes are the names of the lanes, and their numbers.
+// lanes are the lanes' names and numbers.
 var lanes = []string{"interactive", "normal", "backfill", "1", "2", "3"}
 
 func laneNumber(name string) string {
@@ -137,7 +137,7 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 		g.note("%s had been stored by an earlier run and not sent again.", count(n, "file"))
 	}
 	out := &ingested{Dataset: g.dataset, Rejected: d.rejected, Unread: append(some.unread, d.unread...), page: c.base, flag: g.inDataset(), files: len(some.files) + len(some.unread), bytes: d.total, begun: begun}
-	// Whether the jobs exist must be known, also after Ctrl-C: this is short.
+	// Find out whether the jobs exist even after Ctrl-C; this is short.
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
 	answers, err := c.submitUploads(sctx, g.dataset, o.job, ids, o.notBefore.query())
 	cancel()
@@ -179,10 +179,10 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 	return out.err()
 }
 
-// submitTimeout bounds how long a submit may take.
+// submitTimeout bounds a submit.
 const submitTimeout = 10 * time.Minute
 
-// left says what goes on at the server when nobody watches any more.
+// left says what continues on the server after the client stops watching.
 func (g *global) left(ctx context.Context, err error, jobs []*sheaf.Job) error {
 	sum := sumOf(jobs)
 	id := jobs[0].ID
@@ -197,7 +197,7 @@ func (g *global) left(ctx context.Context, err error, jobs []*sheaf.Job) error {
 	return cured(err, "%s", say)
 }
 
-// parserConfig joins --parser-config and --setting.
+// parserConfig merges --parser-config and --setting.
 func parserConfig(text string, assignments []string) (string, error) {
 	config := map[string]any{}
 	if text != "" {
@@ -224,8 +224,8 @@ func parserConfig(text string, assignments []string) (string, error) {
 	return string(b), err
 }
 
-// ensureDataset makes sure that the dataset exists. A name that was mistyped
-// must not become a dataset: only default, and what --create or a person says.
+// ensureDataset makes sure that the dataset exists. A mistyped name must not create
+// one: only "default", --create or a user's confirmation does.
 func (c *client) ensureDataset(ctx context.Context, g *global, create, dryRun bool) error {
 	var ds sheaf.Dataset
 	err := c.call(ctx, http.MethodGet, "/v1/datasets/"+url.PathEscape(g.dataset), nil, &ds)
@@ -248,7 +248,7 @@ func (c *client) ensureDataset(ctx context.Context, g *global, create, dryRun bo
 	return c.call(ctx, http.MethodPost, "/v1/datasets", map[string]any{"name": g.dataset}, &ds)
 }
 
-// noDataset says that a dataset does not exist, and which was probably meant.
+// noDataset says that a dataset does not exist, and suggests the nearest name.
 func (g *global) noDataset(ctx context.Context, c *client, name string, err error) error {
 	e := &answerError{status: http.StatusNotFound, code: "not_found", msg: fmt.Sprintf("there is no dataset %q", name)}
 	if a, ok := errors.AsType[*answerError](err); ok {
@@ -327,7 +327,7 @@ func (g *global) previewIngest(ctx context.Context, c *client, some *collected, 
 
 func unreadFile(name string, err error) unread { return unread{name, reason(err)} }
 
-// units writes what a document is counted in, "" when it is not counted yet.
+// units formats a document's unit count, or "" if it is not counted yet.
 func units(n int, unit sheaf.Unit) string {
 	if n == 0 || unit == "" {
 		return ""
@@ -340,9 +340,9 @@ type ingested struct {
 	Dataset  string         `json:"dataset"`
 	Jobs     []*sheaf.Job   `json:"jobs"`
 	Rejected []api.Rejected `json:"rejected,omitempty"` // by the server, before they became documents
-	Unread   []unread       `json:"unread,omitempty"`   // here
+	Unread   []unread       `json:"unread,omitempty"`   // locally
 	Failures []verdict      `json:"failures,omitempty"`
-	URL      string         `json:"url"` // of the page that shows it
+	URL      string         `json:"url"` // of the web page that shows it
 
 	page, flag string
 	files      int
@@ -350,7 +350,7 @@ type ingested struct {
 	begun      time.Time
 }
 
-// verdict is what documents failed by, and which.
+// verdict is a failure code and the documents that failed with it.
 type verdict struct {
 	Code      string   `json:"code"`
 	Message   string   `json:"message"` // of the first
@@ -375,10 +375,10 @@ func (o *ingested) byState() map[sheaf.DocumentState]int {
 	return sum
 }
 
-// mostErrors bounds how many failures a summary reads.
+// mostErrors bounds the failures read for a summary.
 const mostErrors = 5000
 
-// explain gathers why documents failed, each of them once under a code.
+// explain collects why documents failed, each document once per code.
 func (o *ingested) explain(ctx context.Context, c *client) error {
 	o.URL = o.page + "/datasets/" + url.PathEscape(o.Dataset)
 	if len(o.Jobs) == 1 {
@@ -426,7 +426,7 @@ func (o *ingested) explain(ctx context.Context, c *client) error {
 	return nil
 }
 
-// err is how the command ends.
+// err is the command's result as an error.
 func (o *ingested) err() error {
 	states := o.byState()
 	lost := states[sheaf.DocFailed] + states[sheaf.DocCanceled] + len(o.Rejected) + len(o.Unread)
@@ -448,7 +448,7 @@ func (o *ingested) err() error {
 	return partialError{err}
 }
 
-// mostNames is how many documents a verdict names.
+// mostNames is how many documents a verdict lists.
 const mostNames = 5
 
 // print writes the closing summary.

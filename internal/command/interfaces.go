@@ -19,7 +19,7 @@ import (
 	"sheaf/internal/tika"
 )
 
-// interfaces are the routes of the protocols that server.interfaces names.
+// interfaces are the routes of the protocols enabled in server.interfaces.
 func (a *app) interfaces(v1 http.RoundTripper) map[string]http.Handler {
 	out, version := map[string]http.Handler{}, buildinfo.Get().Version
 	for _, name := range a.cfg.Server.Served() {
@@ -58,7 +58,7 @@ func (g *global) mcpCommand() *cobra.Command {
 	}
 }
 
-// unclosed is a writer that the protocol's end leaves open.
+// unclosed is a writer that the protocol's shutdown does not close.
 type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }

@@ -101,7 +101,7 @@ func (g *global) jobsCommand() *cobra.Command {
 	return cmd
 }
 
-// jobStates are the states that a job may have.
+// jobStates are the possible states of a job.
 var jobStates = []string{"unstarted", "queued", "running", "succeeded", "partially_succeeded", "failed", "canceling", "canceled"}
 
 func noJob(err error) error {
@@ -119,8 +119,8 @@ func jobWord(j *sheaf.Job) string {
 	return string(j.State)
 }
 
-// jobShare is how much of a job has been done, by documents that can be read
-// once it is over: a job that failed has not done 100 %.
+// jobShare is how much of a job is done; once it has ended, the share of readable
+// documents, so that a failed job does not show 100 %.
 func jobShare(j *sheaf.Job) string {
 	if !j.State.Terminal() {
 		return fmt.Sprintf("%d %%", min(int(j.Progress*100), 99))
@@ -135,7 +135,7 @@ func jobShare(j *sheaf.Job) string {
 	return fmt.Sprintf("%d %%", good*100/j.Documents.Total)
 }
 
-// showJob prints a job and what failed in it.
+// showJob prints a job and its failures.
 func (g *global) showJob(ctx context.Context, c *client, job *sheaf.Job) error {
 	if g.json {
 		return g.printJSON(job)
@@ -181,7 +181,7 @@ func orTime(a, b time.Time) time.Time {
 	return a
 }
 
-// watch follows a job to its end and shows it.
+// watch follows a job to its end and prints it.
 func (g *global) watch(ctx context.Context, c *client, job *sheaf.Job) error {
 	jobs, err := c.follow(ctx, []string{job.ID}, g.bar())
 	if jobs[0] != nil {

@@ -164,7 +164,7 @@ func (g *global) keyRevoke() *cobra.Command {
 	return cmd
 }
 
-// keyText is what a key is for and may do.
+// keyText summarizes a key's purpose and permissions.
 func keyText(k *sheaf.Key) string {
 	text := strings.Join(k.Scopes, ", ")
 	if k.Name != "" {

@@ -18,12 +18,12 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// keyFile holds the keys of an installation with one data folder.
+// keyFile holds the keys of a single-folder installation.
 const keyFile = "secrets.key"
 
-// unlock gives the store its keys. What an earlier version wrote in plain text,
-// or a rotation left under an old key, is sealed by a process that is alone;
-// in a fleet it is left to the API (sealOld).
+// unlock gives the store its keys. A sole process also seals what an earlier
+// version wrote in plain text or a rotation left under an old key; in a fleet the
+// API does it (sealOld).
 func (a *app) unlock(ctx context.Context) error {
 	ring, err := keyring(ctx, a.cfg, a.path(keyFile), a.store)
 	if err == nil {
@@ -41,9 +41,8 @@ func (a *app) unlock(ctx context.Context) error {
 	return nil
 }
 
-// sealOld seals once what versions before this one wrote in plain text. Where
-// keys are being rotated `sheaf secrets rotate` does it, once all processes
-// have the new key.
+// sealOld seals what earlier versions wrote in plain text. During a key rotation
+// `sheaf secrets rotate` does it instead, once all processes have the new key.
 func (a *app) sealOld(ctx context.Context) {
 	if ids, err := a.store.SecretKeys(ctx); err != nil || len(ids) != 1 {
 		return
@@ -64,9 +63,9 @@ func sealed(log *slog.Logger, done sqlstore.Sealed) {
 	}
 }
 
-// keyring finds the keys: those of the configuration, or those of the file,
-// which is made for a store that has never had any. A store that has is never
-// given new ones in silence.
+// keyring finds the keys: those of the configuration, or those of the file, which
+// is created for a store that never had any. A store that had keys is never
+// silently given new ones.
 func keyring(ctx context.Context, cfg config.Config, path string, store *sqlstore.Store) (*secrets.Keyring, error) {
 	ring, err := existingKeys(ctx, cfg, path, store)
 	if ring != nil || err != nil {
@@ -75,7 +74,7 @@ func keyring(ctx context.Context, cfg config.Config, path string, store *sqlstor
 	return secrets.Create(path)
 }
 
-// existingKeys is keyring for who must not make any: nil where they are to be made.
+// existingKeys is keyring without creating keys: nil if they have to be created.
 func existingKeys(ctx context.Context, cfg config.Config, path string, store *sqlstore.Store) (*secrets.Keyring, error) {
 	if text := cfg.Store.SecretsKey.Reveal(); text != "" {
 		ring, err := secrets.Parse(text)
@@ -108,8 +107,8 @@ func unlockStore(ctx context.Context, store *sqlstore.Store, ring *secrets.Keyri
 	return nil
 }
 
-// withKeys opens the store and its keys for one command. rotate makes a new
-// key first, where the keys are in a file.
+// withKeys opens the store and its keys for one command. If the keys are in a file,
+// rotate adds a new key first.
 func (g *global) withKeys(ctx context.Context, rotate bool, f func(ctx context.Context, s *sqlstore.Store, ring *secrets.Keyring) error) error {
 	cfg, err := g.load()
 	if err != nil {
@@ -122,12 +121,12 @@ func (g *global) withKeys(ctx context.Context, rotate bool, f func(ctx context.C
 			return err
 		}
 		if rotate && cfg.Store.SecretsKey == "" {
-			if cfg.Sole() { // a process at work would not know the new key
+			if cfg.Sole() { // a running process would not know the new key
 				unlock, err := lockDir(cfg.DataDir)
 				if err != nil {
 					return err
 				}
-				defer func() { _ = unlock() }() // the kernel drops the lock with the process
+				defer func() { _ = unlock() }() // the kernel releases the lock with the process
 			}
 			if err := unlockStore(ctx, s, ring); err != nil {
 				return err

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockDir makes this process the only one on a data folder: a second would not
-// see the first one's wake-ups and in-memory vectors. The kernel drops the
-// lock with the process.
+// lockDir makes this process the only user of a data folder: a second one would not
+// see the first one's wake-ups and in-memory vectors. The kernel releases the lock
+// with the process.
 func lockDir(dir string) (unlock func() error, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package command is the sheaf command: its flags, one file a command, and the
-// wiring of the processes that serve, execute and keep. cmd/sheaf runs a Main;
-// tests start one with parts of their own.
+// Package command is the sheaf command: its flags, one file per command, and the
+// wiring of the server, executor and keeper processes. cmd/sheaf runs a Main; tests
+// run one with replaced parts.
 package command
 
 import (
@@ -26,28 +26,27 @@ import (
 	"sheaf/parser/formats"
 )
 
-// Main is one run of the command. The zero Main is the product; each field
+// Main is one run of the command. The zero value is the product; each field
 // replaces a part of it.
 type Main struct {
 	In       io.Reader // nil: the standard streams
 	Out, Err io.Writer
 
-	FormatsFunc  func(formats.Config) []parser.Format                                    // what can be read; nil: formats.All
+	FormatsFunc  func(formats.Config) []parser.Format                                    // supported formats; nil: formats.All
 	KeeperFunc   func(*keeper.Config)                                                    // changes what no setting does; may be nil
-	IndexesFunc  func(*indexset.Config)                                                  // the same of the search indexes; may be nil
+	IndexesFunc  func(*indexset.Config)                                                  // the same for the search indexes; may be nil
 	QueueFunc    func(queue.Queue) queue.Queue                                           // wraps the queue; may be nil
 	HandlerFunc  func(http.Handler) http.Handler                                         // wraps the API and the page; may be nil
 	TracerFunc   func(context.Context, telemetry.TraceConfig) (*telemetry.Tracer, error) // nil: telemetry.NewTracer
-	TerminalFunc func(stream any) bool                                                   // reports whether a person sits at the stream; nil asks the system
-	BrowseFunc   func(address string) error                                              // shows an address; nil: a browser
-	FirstWait    time.Duration                                                           // first pause between two attempts to reach the engines; 0: 1 s. It doubles.
+	TerminalFunc func(stream any) bool                                                   // reports whether the stream is a terminal; nil asks the system
+	BrowseFunc   func(address string) error                                              // opens an address; nil: in a browser
+	FirstWait    time.Duration                                                           // first pause between attempts to reach the engines; 0: 1 s. It doubles.
 }
 
-// Run is the whole life of the process: it executes args, which exclude the
-// program's name, and returns the exit code. A child process that parses runs
-// its part and does not return.
+// Run executes args, which exclude the program's name, and returns the exit code.
+// In a parser child process it runs the parser and does not return.
 func (m Main) Run(args []string) int {
-	// A child that parses strangers' files is this binary too, and does nothing else.
+	// The child that parses untrusted files is this binary too and only does that.
 	child.MaybeRun(m.formats(formats.FromEnviron()))
 	g := m.global()
 	ctx, done := g.untilSignal(context.Background())
@@ -55,8 +54,8 @@ func (m Main) Run(args []string) int {
 	return g.execute(ctx, args)
 }
 
-// Execute runs one command line until it is over or ctx ends, and returns the
-// exit code.
+// Execute runs one command line until it finishes or ctx ends, and returns the exit
+// code.
 func (m Main) Execute(ctx context.Context, args []string) int { return m.global().execute(ctx, args) }
 
 func (m Main) global() *global { return &global{Main: m, in: m.In, out: m.Out, err: m.Err} }
@@ -110,8 +109,8 @@ func (g *global) execute(ctx context.Context, args []string) int {
 	return exitOK
 }
 
-// untilSignal ends the context with the first signal. The second ends a client
-// at once; a server has its own way to stop.
+// untilSignal cancels the context on the first signal. The second one ends a client
+// immediately; a server handles it itself.
 func (g *global) untilSignal(parent context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

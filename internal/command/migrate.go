@@ -15,8 +15,8 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// withStore opens the store of the configuration for one command, with the
-// schema of this version. A dry run does not migrate: it fails on an older one.
+// withStore opens the configured store for one command, migrated to this version's
+// schema. A dry run does not migrate; it fails on an older schema.
 func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.Context, s *sqlstore.Store) error) error {
 	if dryRun {
 		pending, err := g.pendingMigrations(ctx)
@@ -37,15 +37,15 @@ func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.
 	})
 }
 
-// storeConfig is the configuration of a command that opens the store itself.
+// storeConfig is the configuration of a command that opens the store directly.
 func (g *global) storeConfig() (config.Config, error) {
-	if g.asked != "" { // it would act on another store than the one that was meant
+	if g.asked != "" { // otherwise it could act on a different store than intended
 		return config.Config{}, usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server, and %s names one", g.path, g.asked), "Name the store with --data-dir or --config, without --server. A server with keys does the same under /v1/admin.")}
 	}
 	return g.load()
 }
 
-// withSchema opens the store as it is.
+// withSchema opens the store without migrating it.
 func (g *global) withSchema(ctx context.Context, f func(ctx context.Context, s *sqlstore.Store) error) error {
 	cfg, err := g.storeConfig()
 	if err != nil {
@@ -97,8 +97,8 @@ func (g *global) showPending(ctx context.Context) error {
 	return g.done(answer, "Nothing was changed. This would run %s.", strings.Join(names, ", "))
 }
 
-// pendingMigrations names what migrate would run. A SQLite store that does not
-// exist is not made for it.
+// pendingMigrations names what migrate would run. It does not create a missing
+// SQLite store.
 func (g *global) pendingMigrations(ctx context.Context) (names []string, err error) {
 	cfg, err := g.storeConfig()
 	if err != nil {

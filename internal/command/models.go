@@ -222,7 +222,7 @@ func (g *global) modelsRemoveCommand() *cobra.Command {
 	}
 }
 
-// withModel runs f with the folder of models and the model of a name.
+// withModel runs f with the model store and the named model.
 func (g *global) withModel(name string, f func(context.Context, config.Config, *models.Store, models.Model) error, cmd *cobra.Command) error {
 	cfg, err := g.load()
 	if err != nil {

@@ -25,8 +25,8 @@ func (l *later) Set(text string) (err error) {
 	return err
 }
 
-// flag adds --not-before. It makes the command not wait for the end, unless it
-// is told to.
+// flag adds --not-before. When it is used, the command does not wait for the end
+// unless --wait is given.
 func (l *later) flag(cmd *cobra.Command, wait *bool) {
 	cmd.Flags().Var(l, "not-before", "begin at this `TIME`: 22:00, 2h from now, or 2026-01-31T22:00:00Z")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
@@ -36,7 +36,7 @@ func (l *later) flag(cmd *cobra.Command, wait *bool) {
 	}
 }
 
-// query is the parameter of a request, "" when no time was given.
+// query is the request parameter, or "" if no time was given.
 func (l *later) query() string {
 	if l.at.IsZero() {
 		return ""
@@ -44,8 +44,8 @@ func (l *later) query() string {
 	return "?not_before=" + url.QueryEscape(l.at.UTC().Format(time.RFC3339))
 }
 
-// laterTime reads a time: of the day (the next such time, here), as a duration
-// from now, or as it is.
+// laterTime parses a time of day (its next occurrence, local time), a duration from
+// now, or an RFC 3339 timestamp.
 func laterTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(d), nil

@@ -25,7 +25,7 @@ func (g *global) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// listed is a whole list as --json prints it.
+// listed is an entire list as --json prints it.
 func listed[T any](items []T) api.List[T] {
 	if items == nil {
 		items = []T{}
@@ -39,15 +39,15 @@ func (g *global) table(rows func(w io.Writer)) error {
 	return w.Flush()
 }
 
-// note prints what is no result: hints, and what was done. --quiet and --json
-// leave it out.
+// note prints what is not a result: hints, and what was done. --quiet and --json
+// suppress it.
 func (g *global) note(format string, args ...any) {
 	if !g.quiet && !g.json {
 		fmt.Fprintf(g.err, format+"\n", args...)
 	}
 }
 
-// done prints what an action answered: as JSON, or as a sentence.
+// done prints the result of an action, as JSON or as a sentence.
 func (g *global) done(answer any, format string, args ...any) error {
 	if g.json {
 		return g.printJSON(answer)
@@ -58,7 +58,7 @@ func (g *global) done(answer any, format string, args ...any) error {
 	return nil
 }
 
-// confirmation is the flags of a command that destroys something.
+// confirmation holds the flags of a destructive command.
 type confirmation struct{ yes, dryRun bool }
 
 func (c *confirmation) flags(cmd *cobra.Command) {
@@ -70,11 +70,11 @@ func (c *confirmation) dryFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "show what would be done and change nothing")
 }
 
-// errNotConfirmed is the answer no.
+// errNotConfirmed means that the user declined.
 var errNotConfirmed = errors.New("not confirmed; nothing was changed")
 
-// ask has a person confirm what cannot be undone. Without a terminal it needs
-// --yes.
+// ask has the user confirm something irreversible. Without a terminal, --yes is
+// required.
 func (g *global) ask(c confirmation, question string) error {
 	if c.yes {
 		return nil
@@ -89,7 +89,7 @@ func (g *global) ask(c confirmation, question string) error {
 	return err
 }
 
-// yesNo asks at the terminal; the answer is no unless it says yes.
+// yesNo asks at the terminal; the default is no.
 func (g *global) yesNo(question string) (bool, error) {
 	fmt.Fprintf(g.err, "%s [y/N] ", question)
 	line, err := bufio.NewReader(io.LimitReader(g.in, 1000)).ReadString('\n')
@@ -103,7 +103,7 @@ func (g *global) yesNo(question string) (bool, error) {
 	return false, nil
 }
 
-// columns is how wide the terminal is, 80 where it does not say.
+// columns is the width of the terminal, or 80 if unknown.
 func columns(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -113,7 +113,7 @@ func columns(w io.Writer) int {
 	return 80
 }
 
-// count writes a number with its noun: "1 document", "2,415 documents".
+// count formats a number with its noun: "1 document", "2,415 documents".
 func count(n int, noun string) string {
 	if n != 1 {
 		noun = plural(noun)
@@ -128,7 +128,7 @@ func plural(noun string) string {
 	return noun + "s"
 }
 
-// number writes thousands apart: 12,345.
+// number groups thousands: 12,345.
 func number(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -137,7 +137,7 @@ func number(n int) string {
 	return s
 }
 
-// size writes bytes: "0 B", "14 kB", "6.6 MB".
+// size formats bytes: "0 B", "14 kB", "6.6 MB".
 func size(n int64) string {
 	v, unit := float64(n), "B"
 	for _, next := range []string{"kB", "MB", "GB", "TB"} {
@@ -152,7 +152,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// span writes a duration: "0.4 s", "12 s", "1 min 12 s", "3 h 5 min", "2 d 4 h".
+// span formats a duration: "0.4 s", "12 s", "1 min 12 s", "3 h 5 min", "2 d 4 h".
 func span(d time.Duration) string {
 	two := func(a int, unitA string, b int, unitB string) string {
 		if b == 0 {
@@ -174,7 +174,7 @@ func span(d time.Duration) string {
 	}
 }
 
-// left writes how long something may still take, between two quantiles.
+// left formats the remaining time as a range of two quantiles.
 func left(p50, p90 float64) string {
 	if p90 < 2 {
 		return "almost done"
@@ -190,7 +190,7 @@ func left(p50, p90 float64) string {
 	return "about " + low + "–" + high + " left"
 }
 
-// roughly writes seconds in one unit.
+// roughly formats seconds in a single unit.
 func roughly(s float64) string {
 	switch {
 	case s < 90:
@@ -203,7 +203,7 @@ func roughly(s float64) string {
 
 func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
 
-// excerpt is at most n characters of a text, in one line.
+// excerpt is at most n characters of a text, on one line.
 func excerpt(s string, n int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > n {
@@ -212,7 +212,7 @@ func excerpt(s string, n int) string {
 	return s
 }
 
-// shortName cuts a name in the middle: both its beginning and its ending tell.
+// shortName truncates a name in the middle: both its start and its end matter.
 func shortName(s string, n int) string {
 	r := []rune(strings.Join(strings.Fields(s), " "))
 	if len(r) <= n {
@@ -222,7 +222,7 @@ func shortName(s string, n int) string {
 	return string(r[:n-tail-1]) + "…" + string(r[len(r)-tail:])
 }
 
-// moment is a time for a table, "" for none.
+// moment formats a time for a table, "" if it is zero.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -230,7 +230,7 @@ func moment(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-// quoted is a word as a shell takes it.
+// quoted quotes a word for a shell.
 func quoted(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(r == '-' || r == '_' || r == '.' || r == '/' || r == ':' || r == ',' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r > 127)
@@ -240,7 +240,7 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// inDataset is the flag that repeats the dataset of this command in a hint.
+// inDataset is the flag that repeats this command's dataset in a hint.
 func (g *global) inDataset() string {
 	if g.dataset == defaultDataset {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"sheaf/internal/capacity"
 )
 
-// planCommand predicts what a fleet does. It needs no service.
+// planCommand predicts the performance of a fleet. It needs no server.
 func (g *global) planCommand() *cobra.Command {
 	c := capacity.Defaults()
 	sizes, lanes, times := "1:30,5:40,20:25,200:5", "10,80,10", ""
@@ -125,7 +125,7 @@ func (g *global) printPlan(r *capacity.Report) error {
 	})
 }
 
-// waited writes seconds, and what is less than one in milliseconds.
+// waited formats seconds, or milliseconds below one.
 func waited(s float64) string {
 	if s < .9995 {
 		return fmt.Sprintf("%.0f ms", 1000*s)

@@ -14,20 +14,19 @@ import (
 	"sheaf/internal/buildinfo"
 )
 
-// private answers operators on an address of its own: probes, metrics and
-// pprof. Executors and keepers, which have no API, are watched through it, and
-// it answers from the start, so that a process that waits for its engines can
-// say what it waits for.
+// private serves operators on a separate address: probes, metrics and pprof.
+// Executors and keepers have no API and are monitored through it. It serves from
+// the start, so a process that waits for its engines can say what it waits for.
 type private struct {
 	log     *slog.Logger
 	ln      net.Listener
 	server  *http.Server
-	waiting atomic.Pointer[string] // the latest reason to wait
+	waiting atomic.Pointer[string] // the latest reason for waiting
 	ready   atomic.Pointer[http.Handler]
 	metrics atomic.Pointer[http.Handler]
 }
 
-// listen starts answering; an address of "" means not at all.
+// listen starts serving; with an empty addr it does nothing.
 func (p *private) listen(addr string) (err error) {
 	if addr == "" {
 		return nil
@@ -51,7 +50,7 @@ func (p *private) listen(addr string) (err error) {
 		mux.Handle("/debug/pprof/"+path, api.FromThisHost(h))
 	}
 	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	go func() { _ = p.server.Serve(p.ln) }() // it ends with close
+	go func() { _ = p.server.Serve(p.ln) }() // close ends it
 	p.log.Info("answering probes, metrics and pprof", "address", p.ln.Addr().String())
 	return nil
 }
@@ -68,13 +67,13 @@ func (p *private) readyz(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusServiceUnavailable, map[string]string{"status": "waiting", "error": why})
 }
 
-// waits notes why the process is not at work yet.
+// waits records why the process is not working yet.
 func (p *private) waits(err error) {
 	text := err.Error()
 	p.waiting.Store(&text)
 }
 
-// built lets the parts answer.
+// built switches to the handlers of the built parts.
 func (p *private) built(a *app) {
 	ready, metrics := a.health.Handler(false), api.TokenOnly(a.metrics.Handler(), a.cfg.Server.MetricsToken.Reveal())
 	p.ready.Store(&ready)
@@ -83,7 +82,7 @@ func (p *private) built(a *app) {
 
 func (p *private) close() {
 	if p.server != nil {
-		_ = p.server.Close() // nothing is lost with a probe
+		_ = p.server.Close() // losing a probe does no harm
 	}
 }
 

@@ -12,21 +12,21 @@ import (
 	"sheaf"
 )
 
-// quietTime is how long something may take without a line where there is no
-// terminal.
+// quietTime is how long something may take before a line is printed when there is
+// no terminal.
 const quietTime = time.Second
 
-// lostServer is how long a watcher waits for a server that went away.
+// lostServer is how long a watcher waits for an unreachable server.
 const lostServer = time.Minute
 
-// bar is one line that shows progress: on a terminal it is drawn in place,
-// elsewhere a new line is written at each quarter.
+// bar is a one-line progress display. A terminal redraws it in place; elsewhere a
+// line is printed at each quarter.
 type bar struct {
 	w      io.Writer
 	tty    bool
 	silent bool
 	drawn  bool
-	last   float64 // share of the latest line that is no terminal's
+	last   float64 // share at the last line printed outside a terminal
 	begun  time.Time
 }
 
@@ -34,14 +34,14 @@ func (g *global) bar() *bar {
 	return &bar{w: g.err, tty: g.isTerminal(g.err), silent: g.quiet, last: -1, begun: time.Now()}
 }
 
-// show draws a share between 0 and 1 and what it means.
+// show draws a share between 0 and 1, with a caption.
 func (b *bar) show(share float64, format string, args ...any) {
 	if b.silent {
 		return
 	}
 	const width = 24
 	full := int(min(max(share, 0), 1) * width)
-	percent := min(int(share*100), 100) // never rounded up to the end
+	percent := min(int(share*100), 100) // never rounded up to 100
 	line := fmt.Sprintf("[%s%s] %3d %%  %s", strings.Repeat("█", full), strings.Repeat("·", width-full), percent, fmt.Sprintf(format, args...))
 	if b.tty {
 		if r, most := []rune(line), columns(b.w)-1; len(r) > most {
@@ -57,7 +57,7 @@ func (b *bar) show(share float64, format string, args ...any) {
 	}
 }
 
-// end takes the line away, so that what follows stands in its place.
+// end clears the line, so that what follows takes its place.
 func (b *bar) end() {
 	if b.drawn {
 		fmt.Fprint(b.w, "\r\x1b[K")
@@ -66,8 +66,8 @@ func (b *bar) end() {
 	b.last = -1
 }
 
-// follow shows the progress of jobs as one until all of them have ended. On an
-// error it answers the jobs as they were last.
+// follow shows the progress of jobs as one until all have ended. On error it
+// returns the jobs as last seen.
 func (c *client) follow(ctx context.Context, ids []string, b *bar) ([]*sheaf.Job, error) {
 	defer b.end()
 	jobs := make([]*sheaf.Job, len(ids))
@@ -92,8 +92,8 @@ func (c *client) follow(ctx context.Context, ids []string, b *bar) ([]*sheaf.Job
 		default:
 			b.show(0, "no answer from the server for %s; trying again", span(now.Sub(seen)))
 		}
-		// Each look sums all tasks of the job: often at first, when it may end
-		// any moment, once a second while it takes long.
+		// Each poll sums all tasks of the job: poll often at first, when it may end
+		// any moment, and once a second if it takes long.
 		select {
 		case <-time.After(min(max(now.Sub(begun)/8, 50*time.Millisecond), time.Second)):
 		case <-ctx.Done():
@@ -102,7 +102,7 @@ func (c *client) follow(ctx context.Context, ids []string, b *bar) ([]*sheaf.Job
 	}
 }
 
-// lookAt reads the jobs that had not ended.
+// lookAt rereads the jobs that have not ended.
 func (c *client) lookAt(ctx context.Context, ids []string, jobs []*sheaf.Job) error {
 	for i, id := range ids {
 		if jobs[i] != nil && jobs[i].State.Terminal() {
@@ -122,14 +122,14 @@ func isBusy(err error) bool {
 	return ok && (a.status == 429 || a.status >= 500)
 }
 
-// jobSum is several jobs as one.
+// jobSum aggregates several jobs.
 type jobSum struct {
 	jobs, ended      int
 	documents, over  int
 	pages, reused    int
 	failed, canceled int
 	ahead            int
-	progress         float64 // weighed by documents
+	progress         float64 // weighted by documents
 	p50, p90         float64
 	timed            bool // p50 and p90 are known
 	paused           bool
@@ -178,7 +178,7 @@ func sumOf(jobs []*sheaf.Job) jobSum {
 	return s
 }
 
-// line says how far the jobs are.
+// line describes the progress of the jobs.
 func (s jobSum) line(perSecond float64) string {
 	parts := []string{fmt.Sprintf("%s of %s", number(s.over), count(s.documents, "document"))}
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -217,7 +217,7 @@ func (s jobSum) line(perSecond float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// rate measures how fast a number grows, over the last ten seconds.
+// rate measures how fast a number grows over the last ten seconds.
 type rate struct {
 	at []time.Time
 	n  []int

@@ -60,7 +60,7 @@ func (g *global) queueCommand() *cobra.Command {
 	var kind, code, category, document, job, tenant string
 	var allTenants bool
 	var p paging
-	// whose is the start of the paths: the key's tenant's, or any tenant's.
+	// whose is the path prefix: the key's own tenant, or any tenant.
 	whose := func() string {
 		if allTenants || tenant != "" {
 			return "/v1/admin"
@@ -159,7 +159,7 @@ func (g *global) queueCommand() *cobra.Command {
 					query.Set(name, value)
 				}
 			}
-			items, next, err := pages[api.AnyTenantsTask](cmd.Context(), c, whose()+"/dead-letters", query, p) // without a tenant where only one's are asked for
+			items, next, err := pages[api.AnyTenantsTask](cmd.Context(), c, whose()+"/dead-letters", query, p) // TenantID is empty when only one tenant's are listed
 			if err != nil {
 				return err
 			}
@@ -245,7 +245,7 @@ func (g *global) queueCommand() *cobra.Command {
 	return cmd
 }
 
-// days is a duration flag that also takes days.
+// days is a duration flag that also accepts days.
 type days struct{ d *time.Duration }
 
 func (v *days) String() string {
@@ -274,8 +274,8 @@ func (v *days) Set(s string) error {
 	return nil
 }
 
-// showTask prints what happened to one task: each attempt with who made it,
-// when and how it ended, and the parser's last words.
+// showTask prints the history of a task: each attempt with its worker, time and
+// outcome, and the parser's last output.
 func (g *global) showTask(ctx context.Context, c *client, path string) error {
 	var t api.TaskHistory
 	if err := c.call(ctx, http.MethodGet, path, nil, &t); err != nil {
@@ -318,8 +318,8 @@ func (g *global) showTask(ctx context.Context, c *client, path string) error {
 	return nil
 }
 
-// ofItsFile reports whether a task died of its file, which whoever sent it must
-// cure and no operator can. The page leaves the same ones out.
+// ofItsFile reports whether a task died because of its file, which only the
+// uploader can fix. The web page omits the same ones.
 func ofItsFile(f *sheaf.Failure) bool {
 	if f == nil || f.Category == sheaf.CategoryEncrypted {
 		return f != nil
@@ -327,5 +327,5 @@ func ofItsFile(f *sheaf.Failure) bool {
 	return f.Category == sheaf.CategoryBadInput && !operators.MatchString(f.Code)
 }
 
-// operators are codes of bad input that settings or an installed program cure.
+// operators matches bad-input codes that a setting or installed program fixes.
 var operators = regexp.MustCompile(`^(too_|zip_bomb$|text_too_long$|range_too_large$|part_missing$|needs_ocr$|(embed|chat|rerank)_)`)

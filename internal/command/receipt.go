@@ -56,7 +56,7 @@ func (g *global) receiptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var raw json.RawMessage // as it was signed, with fields of later versions
+			var raw json.RawMessage // verbatim as signed, with fields of later versions
 			if err := c.call(cmd.Context(), http.MethodGet, "/v1/receipts/"+url.PathEscape(args[0]), nil, &raw); err != nil {
 				return err
 			}

@@ -89,14 +89,14 @@ func migrationPath(dryRun bool) string {
 	return "/v1/index/migration"
 }
 
-// rebuildIndex has the server that runs make the index anew, or does it here.
+// rebuildIndex has the running server rebuild the index, or does it locally.
 func (g *global) rebuildIndex(ctx context.Context) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
 	}
 	if g.server == "" && cfg.Sole() {
-		if unlock, err := lockDir(cfg.DataDir); err == nil { // nobody works on this folder
+		if unlock, err := lockDir(cfg.DataDir); err == nil { // no other process uses this folder
 			if err := unlock(); err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func (g *global) rebuildHere(ctx context.Context, cfg config.Config) error {
 	}
 	defer a.close()
 	total := 0
-	// What a rebuild has begun goes on; while a tenant is moved it is refused.
+	// A rebuild in progress continues; while a tenant is moved it is refused.
 	if st := a.index.View().State; st.Lost == "" && (!st.Auto || st.Beside.Tenant != "") {
 		if _, _, err := a.index.Act(ctx, indexset.Rebuild, false, false); err != nil {
 			return err
@@ -205,7 +205,7 @@ rollback searches the former one again; confirm deletes that. cancel deletes the
 	return cmd
 }
 
-// printIndex writes the state of the index, a line for each fact.
+// printIndex prints the state of the index, one fact per line.
 func (g *global) printIndex(st *indexset.Status, estimate *indexset.Estimate) error {
 	if g.json {
 		return g.printJSON(api.IndexAnswer{Status: *st, Estimate: estimate})

@@ -11,7 +11,7 @@ import (
 	"sheaf"
 )
 
-// retryScopes are what a retry may repeat.
+// retryScopes are what a retry can repeat.
 var retryScopes = []string{"failed", "all", "stage:parse", "stage:chunk", "stage:embed", "stage:index"}
 
 func (g *global) retryCommand() *cobra.Command {
@@ -80,7 +80,7 @@ func (g *global) retryCommand() *cobra.Command {
 	return cmd
 }
 
-// unitRange reads a number or a range of them: 5, 9-12.
+// unitRange parses a number or a range: 5, 9-12.
 func unitRange(text string) (sheaf.Range, error) {
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {

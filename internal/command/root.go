@@ -16,7 +16,7 @@ import (
 	"sheaf/internal/config"
 )
 
-// global is what every command may be told, and where it reads and writes.
+// global holds the flags common to all commands, and their streams.
 type global struct {
 	Main
 
@@ -24,7 +24,7 @@ type global struct {
 	dataDir string
 	server  string
 	path    string // of the command
-	asked   string // how a server was named for it, --server or SHEAF_URL; "" where none was
+	asked   string // how a server was named: --server or SHEAF_URL; "" if none was
 	key     string
 	json    bool
 	quiet   bool
@@ -33,10 +33,10 @@ type global struct {
 
 	in       io.Reader
 	out, err io.Writer
-	serving  atomic.Bool // a server runs, which stops in its own way
+	serving  atomic.Bool // a server is running and handles signals itself
 }
 
-// The groups of commands in the help.
+// Groups of commands in the help.
 const (
 	groupDocuments = "documents"
 	groupWork      = "work"
@@ -99,7 +99,7 @@ commands talk to it, or to the one that --server names.`,
 	return root
 }
 
-// use takes the streams of a command, which tests replace.
+// use adopts the streams of a command, which tests replace.
 func (g *global) use(cmd *cobra.Command) {
 	g.in, g.out, g.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	given := cmd.Flags().Changed
@@ -108,12 +108,12 @@ func (g *global) use(cmd *cobra.Command) {
 	case given("server"):
 		g.asked = "--server"
 	case os.Getenv("SHEAF_URL") != "" && !given("data-dir") && g.config == "" && os.Getenv("SHEAF_DATA_DIR") == "":
-		g.asked = "SHEAF_URL" // and nothing names a store
+		g.asked = "SHEAF_URL" // and no store is named
 	}
 }
 
-// asGroup makes a command that only holds others show its help, and answer a
-// name that is none of them with the nearest.
+// asGroup makes a command that only holds others print its help, and suggest the
+// nearest name for an unknown subcommand.
 func asGroup(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -137,7 +137,7 @@ func asGroup(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// load reads the configuration that the flags name and checks it.
+// load reads and validates the configuration that the flags name.
 func (g *global) load() (config.Config, error) {
 	cfg, err := config.Load(g.config, os.Environ())
 	if err != nil {
@@ -158,8 +158,8 @@ func (g *global) load() (config.Config, error) {
 	if g.dataDir != "" {
 		cfg.DataDir = g.dataDir
 	}
-	// Parser children work in folders of their own, where a relative path
-	// would mean another place.
+	// Parser children run in their own folders, where a relative path would point
+	// elsewhere.
 	if cfg.DataDir, err = filepath.Abs(cfg.DataDir); err != nil {
 		return cfg, fmt.Errorf("the data folder: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"sheaf/internal/search"
 )
 
-// searchModes are the ways to search.
+// searchModes are the search modes.
 var searchModes = []string{"hybrid", "text", "vector"}
 
 func (g *global) searchCommand() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// assignment reads NAME=VALUE into a setting of parser_config.
+// assignment parses NAME=VALUE as a parser_config setting.
 func assignment(text string) (name string, value any, err error) {
 	name, said, ok := strings.Cut(text, "=")
 	if !ok {

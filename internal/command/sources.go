@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	mostFiles    = 100_000          // of one command
-	fetchTimeout = 30 * time.Minute // of one address
+	mostFiles    = 100_000          // per command
+	fetchTimeout = 30 * time.Minute // per address
 )
 
-// selection says which files of a folder are wanted.
+// selection decides which files of a folder are wanted.
 type selection struct{ include, exclude []string }
 
 func (s selection) check() error {
@@ -39,14 +39,13 @@ func (s selection) takes(rel string) bool {
 	return (len(s.include) == 0 || matches(s.include, rel)) && !matches(s.exclude, rel)
 }
 
-// matches compares patterns with the name of a file, its path, and each folder
-// above it.
+// matches compares patterns with a file's name, its path, and each folder above it.
 func matches(patterns []string, rel string) bool {
 	rel = filepath.ToSlash(rel)
 	for _, p := range patterns {
 		p = strings.TrimSuffix(p, "/")
 		for at := rel; at != "." && at != "/"; at = path.Dir(at) {
-			whole, _ := path.Match(p, at) // patterns were checked
+			whole, _ := path.Match(p, at) // patterns were validated
 			name, _ := path.Match(p, path.Base(at))
 			if whole || name && !strings.Contains(p, "/") {
 				return true
@@ -56,29 +55,29 @@ func matches(patterns []string, rel string) bool {
 	return false
 }
 
-// collected is what a command line names.
+// collected is the set of files that a command line names.
 type collected struct {
 	files  []source
-	left   int      // left out by --include and --exclude, or hidden
-	temp   []string // files to remove
+	left   int      // skipped by --include and --exclude, or hidden
+	temp   []string // temporary files to remove
 	unread []unread
 	seen   map[string]bool
 }
 
 func (c *collected) remove() {
 	for _, t := range c.temp {
-		_ = os.Remove(t) // the system cleans its folder up, too
+		_ = os.Remove(t) // the system cleans its temp folder, too
 	}
 }
 
-// unread is a file that could not be read here.
+// unread is a file that could not be read locally.
 type unread struct {
 	Name  string `json:"name"`
 	Error string `json:"error"`
 }
 
-// collect lists the files that arguments name: files, folders, which are
-// walked without hidden files, "-" for standard input, and addresses.
+// collect lists the files that arguments name: files, folders (walked without
+// hidden files), "-" for standard input, and URLs.
 func (g *global) collect(ctx context.Context, args []string, want selection, name string) (*collected, error) {
 	out := &collected{seen: map[string]bool{}}
 	err := func() error {
@@ -118,7 +117,7 @@ func (c *collected) walk(root string, want selection) error {
 			}
 			return nil
 		}
-		rel, _ := filepath.Rel(root, file) // both begin alike
+		rel, _ := filepath.Rel(root, file) // both start with root
 		if file == root {
 			rel = d.Name()
 		}
@@ -161,7 +160,7 @@ func (c *collected) walk(root string, want selection) error {
 	})
 }
 
-// reason is an error of the file system without the path, which stands beside it.
+// reason is a file system error without the path, which is printed next to it.
 func reason(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
@@ -169,8 +168,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// spool keeps what comes from a stream in a file, whose size is known and
-// which can be sent again.
+// spool saves a stream to a file, so that its size is known and it can be sent
+// again.
 func (c *collected) spool(name string, r io.Reader) error {
 	f, err := os.CreateTemp("", "sheaf-*")
 	if err != nil {
@@ -188,8 +187,8 @@ func (c *collected) spool(name string, r io.Reader) error {
 	return nil
 }
 
-// fetch downloads a document from this machine, which may reach what the
-// server must not.
+// fetch downloads a document to this machine, which may have access to hosts that
+// the server must not reach.
 func (c *collected) fetch(ctx context.Context, address, name string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

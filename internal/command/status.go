@@ -17,11 +17,11 @@ import (
 	"sheaf/taskstore"
 )
 
-// serverStatus is what `sheaf status` shows.
+// serverStatus is the output of `sheaf status`.
 type serverStatus struct {
 	URL          string                    `json:"url"`
 	Server       buildinfo.Info            `json:"server"`
-	Status       string                    `json:"status"` // as /readyz says
+	Status       string                    `json:"status"` // from /readyz
 	Dependencies map[string]api.Dependency `json:"dependencies"`
 	Executors    int                       `json:"executors"`
 	Slots        int                       `json:"slots"`
@@ -30,7 +30,7 @@ type serverStatus struct {
 	Dead         int                       `json:"dead"`
 	Paused       bool                      `json:"paused"`
 	Datasets     []sheaf.Dataset           `json:"datasets"` // at most 1,000
-	Jobs         []sheaf.Job               `json:"jobs"`     // unfinished, of the newest 100
+	Jobs         []sheaf.Job               `json:"jobs"`     // unfinished ones among the newest 100
 }
 
 func (g *global) statusCommand() *cobra.Command {
@@ -87,7 +87,7 @@ func (g *global) statusCommand() *cobra.Command {
 	}
 }
 
-// readiness reads /readyz, which answers 503 with what is away.
+// readiness reads /readyz, which answers 503 when unready.
 func (c *client) readiness(cmd *cobra.Command, s *serverStatus) error {
 	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, c.base+"/readyz", nil)
 	if err != nil {

@@ -21,8 +21,7 @@ func (g *global) tenantCommand() *cobra.Command {
 	return cmd
 }
 
-// tenantFlags declares what can be said of a tenant, over what holds when
-// nothing is said.
+// tenantFlags declares the flags of a tenant, with t's current values as defaults.
 func tenantFlags(cmd *cobra.Command, t *sheaf.Tenant) {
 	f := cmd.Flags()
 	f.StringVar(&t.Name, "name", t.Name, "for people")
@@ -33,7 +32,7 @@ func tenantFlags(cmd *cobra.Command, t *sheaf.Tenant) {
 	f.IntVar(&t.Quota.QueuedTasks, "max-queued", 0, "quota of queued tasks; 0 for none")
 }
 
-// tenantChange is what the flags of tenantFlags say.
+// tenantChange is the change that the flags of tenantFlags make.
 func tenantChange(cmd *cobra.Command, t *sheaf.Tenant) (c taskstore.TenantChange, any bool) {
 	said := func(name string) bool {
 		changed := cmd.Flags().Changed(name)
@@ -142,7 +141,7 @@ func (g *global) tenantSet() *cobra.Command {
 	return cmd
 }
 
-// setTenant changes a tenant, or answers what a change would make of it.
+// setTenant changes a tenant, or returns what a change would produce.
 func setTenant(ctx context.Context, s *sqlstore.Store, id string, change taskstore.TenantChange, pause, resume, dryRun bool) (*sheaf.Tenant, error) {
 	var t *sheaf.Tenant
 	var err error
@@ -207,7 +206,7 @@ func (g *global) printTenant(answer any, t *sheaf.Tenant, held *sheaf.Quota) err
 	})
 }
 
-// bound is a quota in words.
+// bound formats a quota in words.
 func bound(n int64) string {
 	if n == 0 {
 		return "any number"
@@ -245,7 +244,7 @@ func (g *global) tenantList() *cobra.Command {
 	}
 }
 
-// most is a quota in a table.
+// most formats a quota for a table.
 func most(n int64) string {
 	if n == 0 {
 		return "–"

@@ -2,5 +2,5 @@
 
 package command
 
-// privateFiles does nothing where files have no modes.
+// privateFiles is a no-op where files have no modes.
 func privateFiles() {}

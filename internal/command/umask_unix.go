@@ -4,6 +4,6 @@ package command
 
 import "golang.org/x/sys/unix"
 
-// privateFiles makes whatever this process and its children create readable to
-// its user alone, also where SQLite and libraries choose the mode.
+// privateFiles makes everything this process and its children create readable only
+// by its user, even where SQLite or a library chooses the mode.
 func privateFiles() { unix.Umask(0o077) }

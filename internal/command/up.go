@@ -152,7 +152,7 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 			}()
 		}
 	}
-	// The first signal drains, the second stops at once.
+	// The first signal drains, the second stops immediately.
 	hard, ended := make(chan struct{}), make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -180,12 +180,11 @@ func (g *global) serve(ctx context.Context, r roles, listen string, demo bool) e
 	return a.run(ctx, ln, hard)
 }
 
-// buildWaiting builds the parts. A fleet process whose engines are not there
-// yet, or not as they must be, waits for them, saying so: an operator
-// who sets them up need not restart it. What only a changed setting can cure
-// fails at once, and so does the embedded process, since nobody else will bring
-// its parts up.
-// waits is told each reason to wait.
+// buildWaiting builds the parts. A fleet process whose engines are missing or not
+// set up yet waits for them and says so, so that setting them up needs no restart.
+// Errors that only a changed setting can fix fail immediately, as does the embedded
+// process, since no one else will start its parts. waits is called with each reason
+// to wait.
 func (m Main) buildWaiting(ctx context.Context, cfg config.Config, r roles, log *slog.Logger, waits func(error)) (*app, error) {
 	for wait := cmp.Or(m.FirstWait, time.Second); ; wait = min(2*wait, 30*time.Second) {
 		a, err := m.build(ctx, cfg, r, log)
@@ -204,8 +203,8 @@ func (m Main) buildWaiting(ctx context.Context, cfg config.Config, r roles, log 
 	}
 }
 
-// listenOn listens on the address, or, when it was not chosen and is taken, on
-// a free port.
+// listenOn listens on the address or, if it is the default and taken, on a free
+// port.
 func listenOn(addr string, fallback bool) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err == nil {
@@ -239,7 +238,7 @@ func announce(dataDir, url string) (forget func(), err error) {
 	return func() { _ = os.Remove(path) }, nil // a stale file names a server that does not answer
 }
 
-// runDemo does the main job once, as a newcomer would: upload, watch, search.
+// runDemo runs the main workflow once, as a new user would: upload, watch, search.
 func (g *global) runDemo(ctx context.Context, url, key string) error {
 	c := newClient(url, key)
 	entries, err := samples.FS.ReadDir(".")

@@ -32,35 +32,35 @@ import (
 const (
 	// pieceFile is the size from which a file is announced before it is sent.
 	pieceFile = 8 << 20
-	// pieceAttempts is how many breaks in a row, with no byte between them,
-	// end an upload.
+	// pieceAttempts is how many consecutive interruptions without a byte of
+	// progress end an upload.
 	pieceAttempts = 8
 	pieceMaxWait  = 15 * time.Second
 	uploadsAtOnce = 4
 )
 
-// delivery is how far the files of one command are on their way to the server.
+// delivery is the progress of one command's files to the server.
 type delivery struct {
 	client  *client
-	base    string                      // address of the dataset's uploads
-	fields  map[string]string           // settings of every file
-	known   map[string]api.UploadStatus // what an earlier run has brought, by fingerprint
+	base    string                      // URL path of the dataset's uploads
+	fields  map[string]string           // settings for every file
+	known   map[string]api.UploadStatus // uploads of an earlier run, by fingerprint
 	files   []source
 	begun   time.Time
 	total   int64 // bytes of all files
 	sent    atomic.Int64
 	stored  atomic.Int64 // files
-	resumed atomic.Int64 // files that an earlier run had brought whole
-	expires atomic.Int64 // when the first of what is stored is removed, Unix seconds
+	resumed atomic.Int64 // files that an earlier run had uploaded completely
+	expires atomic.Int64 // when the first of the stored uploads expires, Unix seconds
 
 	mu       sync.Mutex
 	rejected []api.Rejected
 	unread   []unread
 }
 
-// deliver brings files to the server, a few at a time. Each upload resumes after
-// a dropped connection, also in another run of the command. It returns their ids
-// in the order of the files, "" for those that were not taken.
+// deliver uploads files, a few at a time. Each upload resumes after a dropped
+// connection, even in a later run of the command. It returns their ids in file
+// order, "" for those not accepted.
 func (c *client) deliver(ctx context.Context, dataset string, files []source, fields map[string]string, b *bar) (*delivery, []string, error) {
 	d := &delivery{client: c, base: "/v1/datasets/" + url.PathEscape(dataset) + "/uploads", fields: fields, files: files, begun: time.Now()}
 	for _, f := range files {
@@ -108,8 +108,7 @@ func (c *client) deliver(ctx context.Context, dataset string, files []source, fi
 	return d, ids, err
 }
 
-// recall finds what an earlier run of the command has brought and not
-// submitted.
+// recall finds what an earlier run of the command uploaded but did not submit.
 func (d *delivery) recall(ctx context.Context) error {
 	d.known = map[string]api.UploadStatus{}
 	q := url.Values{"limit": {"1000"}}
@@ -131,8 +130,8 @@ func (d *delivery) recall(ctx context.Context) error {
 	return nil
 }
 
-// bring brings one file. A file that cannot be read, or that the server does
-// not take, is noted and does not stop the others.
+// bring uploads one file. A file that cannot be read, or that the server rejects,
+// is recorded and does not stop the others.
 func (d *delivery) bring(ctx context.Context, f source) (id string, err error) {
 	up, err := d.send(ctx, f)
 	if err == nil {
@@ -148,7 +147,7 @@ func (d *delivery) bring(ctx context.Context, f source) (id string, err error) {
 	d.sent.Add(f.size)
 	if a, ok := errors.AsType[*answerError](err); ok {
 		switch a.status {
-		case 400, 413, 415, 422: // of this file
+		case 400, 413, 415, 422: // specific to this file
 			d.mu.Lock()
 			d.rejected = append(d.rejected, api.Rejected{Name: f.name, Failure: sheaf.Failure{Code: a.code, Message: strings.TrimSuffix(a.msg, " ("+a.code+")")}})
 			d.mu.Unlock()
@@ -165,12 +164,12 @@ func (d *delivery) bring(ctx context.Context, f source) (id string, err error) {
 	return "", fmt.Errorf("%s: %w", f.name, err)
 }
 
-// show draws how far the files are.
+// show draws the progress of the files.
 func (d *delivery) show(b *bar) {
 	sent, total, stored := min(d.sent.Load(), d.total), d.total, int(d.stored.Load())
 	share := float64(stored) / float64(max(len(d.files), 1))
 	if total > 0 {
-		share = (share + float64(sent)/float64(total)) / 2 // many small files take long, few large ones, too
+		share = (share + float64(sent)/float64(total)) / 2 // many small files take long, and so do a few large ones
 	}
 	line := fmt.Sprintf("uploading: %s of %s, %s of %s", number(stored), count(len(d.files), "file"), size(sent), size(total))
 	if took := time.Since(d.begun).Seconds(); took > 1 && share > 0.01 && share < 1 {
@@ -179,7 +178,7 @@ func (d *delivery) show(b *bar) {
 	b.show(share, "%s", line)
 }
 
-// waiting says what stays at the server of a delivery that did not end.
+// waiting says what an unfinished delivery leaves on the server.
 func (d *delivery) waiting() string {
 	if d.stored.Load() == 0 {
 		return "Nothing was stored and nothing was submitted."
@@ -188,9 +187,9 @@ func (d *delivery) waiting() string {
 		number(int(d.stored.Load())), count(len(d.files), "file"), time.Unix(d.expires.Load(), 0).Local().Format("2006-01-02 15:04"))
 }
 
-// submitUploads makes documents of uploads under one job, or under as few as
-// the server allows. What is too much for one request is added to an open job,
-// which is closed at the end, also after an error: it ends with what it has.
+// submitUploads turns uploads into documents under one job, or as few as the server
+// allows. What exceeds one request is added to an open job, which is closed at the
+// end, even after an error: it then ends with what it has.
 func (c *client) submitUploads(ctx context.Context, dataset, name string, ids []string, query string) (answers []*api.SubmitAnswer, err error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
 	for some := range slices.Chunk(ids, sheaf.MaxJobDocuments) {
@@ -232,7 +231,7 @@ func (c *client) submitJob(ctx context.Context, dataset, name string, ids []stri
 	return sum, failed
 }
 
-// send brings one file to the server and returns its upload.
+// send uploads one file and returns its upload.
 func (d *delivery) send(ctx context.Context, f source) (*api.UploadStatus, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -278,9 +277,9 @@ func (d *delivery) send(ctx context.Context, f source) (*api.UploadStatus, error
 	}
 }
 
-// pieceFingerprint tells this file of this machine from others.
+// pieceFingerprint identifies this file on this machine.
 func pieceFingerprint(path string, info fs.FileInfo, fields map[string]string) string {
-	host, _ := os.Hostname() // without one the path has to do
+	host, _ := os.Hostname() // without one, the path has to suffice
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		abs = path
@@ -290,8 +289,8 @@ func pieceFingerprint(path string, info fs.FileInfo, fields map[string]string) s
 	return hex.EncodeToString(sum[:])
 }
 
-// begin announces an upload. A small file goes with the announcement, so that
-// many of them take one request each.
+// begin announces an upload. A small file is sent along with it, so that many of
+// them take one request each.
 func (d *delivery) begin(ctx context.Context, up *api.UploadStatus, file *os.File, size int64, name, print string) error {
 	about := [][2]string{{"filename", name}, {"hold", "true"}, {"fingerprint", print}}
 	for k, v := range d.fields {
@@ -319,7 +318,7 @@ func (d *delivery) begin(ctx context.Context, up *api.UploadStatus, file *os.Fil
 	return nil
 }
 
-// onePiece asks where the upload stands, or begins it, and sends what is missing.
+// onePiece finds or starts the upload and sends what is missing.
 func (d *delivery) onePiece(ctx context.Context, up *api.UploadStatus, file *os.File, size int64, name, print string) error {
 	var list api.List[api.UploadStatus]
 	if err := d.client.call(ctx, http.MethodGet, d.base+"?fingerprint="+print, nil, &list); err != nil {
@@ -351,7 +350,7 @@ func (d *delivery) onePiece(ctx context.Context, up *api.UploadStatus, file *os.
 	return err
 }
 
-// tus sends a request of the protocol.
+// tus sends a tus request.
 func (d *delivery) tus(ctx context.Context, method, path string, body io.Reader, length int64, header map[string]string) (*http.Response, error) {
 	if body != nil {
 		body = &counted{body, &d.sent}
@@ -370,7 +369,7 @@ func (d *delivery) tus(ctx context.Context, method, path string, body io.Reader,
 	return d.client.send(req)
 }
 
-// counted adds what is read of it to a sum.
+// counted adds the bytes read from it to n.
 type counted struct {
 	io.Reader
 	n *atomic.Int64
@@ -382,7 +381,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// passing reports whether the same again may work.
+// passing reports whether retrying may succeed.
 func passing(err error) bool {
 	if p, ok := errors.AsType[*answerError](err); ok {
 		if p.code == sheaf.CodeLimit {
