@@ -1,6 +1,6 @@
 // Command sheaf-embed serves an installed embedding model on /v1/embeddings. The
-// service starts it where embed.driver is local. It is a program of its own, since
-// it loads a native library, and the service stays free of those.
+// service starts it when embed.driver is local. It is a separate program because it
+// loads a native library, which the service itself avoids.
 package main
 
 import (

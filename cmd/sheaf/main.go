@@ -1,6 +1,6 @@
-// Command sheaf is the whole service and its client in one binary: `sheaf up`
-// runs everything with nothing else installed; `serve`, `executor` and
-// `keeper` are the parts of a fleet; the other commands talk to a running one.
+// Command sheaf is the entire service and its client in one binary: `sheaf up` runs
+// everything with nothing else installed; `serve`, `executor` and `keeper` are the
+// parts of a fleet; the other commands talk to a running server.
 package main
 
 import (
