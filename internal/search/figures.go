@@ -7,12 +7,12 @@ import (
 	"sheaf/internal/index"
 )
 
-// "How much did the margin grow" is answered by a statement, a table of
-// figures that shares few words with the question, while the text around it
-// shares many. So where a query asks for figures, pages that consist of them
-// rank higher. A bare year does not ask for any: it is in most names.
+// "How much did the margin grow" is answered by a statement: a table of figures
+// that shares few words with the question, while the surrounding text shares many.
+// So pages of figures rank higher when a query asks for figures. A bare year does
+// not count, since most names contain one.
 
-// quantities are words of questions for figures, in the languages that Sheaf's
+// quantities are words of questions about figures, in the languages that Sheaf's
 // own model knows best.
 var quantities = func() map[string]bool {
 	m := make(map[string]bool)
@@ -31,8 +31,8 @@ var quantities = func() map[string]bool {
 	return m
 }()
 
-// asksForFigures tells how far a query asks for a quantity, 0 to 1: by a word or
-// a sign such as % or $ it does; a period such as FY2022 or Q3 is a hint.
+// asksForFigures rates from 0 to 1 how far a query asks for a quantity. A word or a
+// sign such as % or $ does; a period such as FY2022 or Q3 is a hint.
 func asksForFigures(query string) float64 {
 	if strings.ContainsAny(query, "%$€£¥") {
 		return 1
@@ -49,7 +49,7 @@ func asksForFigures(query string) float64 {
 	return asks
 }
 
-// periodAsks is how far a period alone asks for figures.
+// periodAsks is the rating of a period alone.
 const periodAsks = 0.5
 
 // isPeriod reports whether a term is a fiscal year or a quarter: fy22, q3, 3q.
@@ -63,12 +63,12 @@ func isPeriod(term string) bool {
 	}
 }
 
-// mostFigures is the share of figures among the terms of a page that has nothing
-// else but labels.
+// mostFigures is the share of figures among the terms of a page that otherwise has
+// only labels.
 const mostFigures = 0.5
 
-// figures is how much of a text, as terms with a space behind each, is numbers,
-// 0 to 1.
+// figures rates from 0 to 1 how much of a text is numbers; terms are each followed
+// by a space.
 func figures(terms []byte) float64 {
 	all, numbers := 0, 0
 	for len(terms) > 0 {

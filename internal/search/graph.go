@@ -14,7 +14,7 @@ import (
 	"sheaf/internal/index"
 )
 
-// GraphMode chooses how the graph of a dataset is searched.
+// GraphMode selects how the graph of a dataset is searched.
 type GraphMode string
 
 const (
@@ -23,15 +23,15 @@ const (
 	GraphMix    GraphMode = "mix"
 )
 
-// Grapher searches the graph of a dataset. What it finds is visible: no hit,
-// entity or relation rests on a chunk that may not be seen.
+// Grapher searches the graph of a dataset. It returns only what is visible: no hit,
+// entity or relation is based on a hidden chunk.
 type Grapher interface {
-	// FindInGraph returns up to limit hits, best first, of which keep is true.
-	// Their Scores.Graph orders them. Mode is GraphLocal or GraphGlobal.
+	// FindInGraph returns up to limit hits for which keep is true, best first by
+	// Scores.Graph. Mode is GraphLocal or GraphGlobal.
 	FindInGraph(ctx context.Context, tenantID, datasetID, query string, mode GraphMode, limit int, keep func(*Hit) bool) ([]Hit, *GraphInfo, error)
 }
 
-// GraphInfo is what a search found in a graph beside the hits.
+// GraphInfo is what a graph search found besides the hits.
 type GraphInfo struct {
 	Entities    []GraphEntity    `json:"entities" doc:"what chunks name, best first"`
 	Relations   []GraphRelation  `json:"relations" doc:"entities that stand in the same sentences, heaviest first"`
@@ -40,7 +40,7 @@ type GraphInfo struct {
 	Stale       bool             `json:"stale,omitempty" doc:"documents have changed since, and are being read"`
 }
 
-// GraphEntity is something that chunks name.
+// GraphEntity is something that chunks mention.
 type GraphEntity struct {
 	ID          string        `json:"id" doc:"normalised name: unique in the graph"`
 	Name        string        `json:"name" doc:"as most sentences write it"`
@@ -55,7 +55,7 @@ type GraphEntity struct {
 	Names       []GraphName   `json:"names,omitempty" doc:"of the entity that is asked for, where it was merged from several: the ways in which chunks name it"`
 }
 
-// GraphName is a way in which chunks name an entity.
+// GraphName is one of the names that chunks use for an entity.
 type GraphName struct {
 	Name    string        `json:"name" doc:"as it is written"`
 	Reason  string        `json:"reason" enum:"spelling,plural,acronym" doc:"why it is taken as a name of the entity; spelling: it differs by capitals, a possessive or punctuation"`
@@ -63,7 +63,7 @@ type GraphName struct {
 	Sources []GraphSource `json:"sources" doc:"some of the chunks that write it so"`
 }
 
-// GraphRelation is two entities that stand in the same sentences.
+// GraphRelation is a pair of entities that occur in the same sentences.
 type GraphRelation struct {
 	Source      string        `json:"source" doc:"id of an entity"`
 	Target      string        `json:"target" doc:"id of the other"`
@@ -74,7 +74,7 @@ type GraphRelation struct {
 	Chunks      int           `json:"chunks" doc:"chunks that say so"`
 }
 
-// GraphCommunity is a group of entities that stand close to each other.
+// GraphCommunity is a group of closely related entities.
 type GraphCommunity struct {
 	ID       int          `json:"id" doc:"number of the community in this graph"`
 	Title    string       `json:"title" doc:"names of its most central entities"`
@@ -83,8 +83,7 @@ type GraphCommunity struct {
 	Report   *GraphReport `json:"report,omitempty" doc:"by a model, where a run was asked for reports"`
 }
 
-// GraphReport is what a model says of a community, and the chunks that it says it
-// of.
+// GraphReport is a model's report on a community, with the chunks it is based on.
 type GraphReport struct {
 	Title             string         `json:"title" doc:"in a few words"`
 	Summary           string         `json:"summary" doc:"what the community is"`
@@ -94,13 +93,13 @@ type GraphReport struct {
 	Sources           []GraphSource  `json:"sources" doc:"the chunks that the report is made of"`
 }
 
-// GraphFinding is one thing that a report says.
+// GraphFinding is one finding of a report.
 type GraphFinding struct {
 	Summary     string `json:"summary" doc:"in a sentence"`
 	Explanation string `json:"explanation" doc:"what supports it"`
 }
 
-// GraphSource is a chunk that supports something, with where it stands.
+// GraphSource is a supporting chunk and its position.
 type GraphSource struct {
 	DocumentID string      `json:"document_id" doc:"of the chunk"`
 	RangeID    string      `json:"range_id" doc:"range that the chunk belongs to"`
@@ -188,7 +187,7 @@ func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, 
 	return answer, nil
 }
 
-// fuseLists joins two lists by the rank in each. The best has the score 1.
+// fuseLists merges two lists by rank. The best hit scores 1.
 func fuseLists(text, graph []Hit) []Hit {
 	at := map[string]int{}
 	var out []Hit
@@ -212,7 +211,7 @@ func fuseLists(text, graph []Hit) []Hit {
 	return out
 }
 
-// keeps reports whether a hit that the index did not filter passes the filter.
+// keeps reports whether a hit that the index did not filter matches the filter.
 func (f *Filter) keeps(h *Hit) bool {
 	oneOf := func(l List, has []string) bool {
 		return l == nil || slices.ContainsFunc(has, func(s string) bool { return slices.Contains(l, s) })

@@ -11,53 +11,52 @@ import (
 	"sheaf/taskstore"
 )
 
-// Candidates of a query by words are ranked again by what BM25 does not see:
-// whether the words stand together, in headings, on one page. The features are
-// 0 to 1 and their weights sum to one, so that each one's part of a score can
-// be shown.
+// Candidates of a word query are reranked by what BM25 does not see: whether the
+// words occur together, in headings, or on one page. Features range from 0 to 1 and
+// their weights sum to one, so that the contribution of each to a score can be
+// shown.
 
-// feature is a reason for which a hit ranks where it does. Words count by how
-// rare they are.
+// feature is a ranking feature. Words are weighted by rarity.
 type feature int
 
 const (
 	byText     feature = iota // BM25 over all fields, relative to the best
-	byPage                    // the same over all candidates of the page together
+	byPage                    // the same over all candidates of the page
 	byCoverage                // share of the query's words in text, headings and name
-	byPairs                   // share of neighbours in the query that stand together
+	byPairs                   // share of the query's adjacent words that occur together
 	byHeadings                // share of the query's words in the headings
 	byName                    // share of the query's words in the document's name and title
-	byFigures                 // how much of the page is figures, where the query asks for some
+	byFigures                 // how much of the page is figures, if the query asks for some
 	features   int     = iota
 )
 
-// featureNames are those of an explanation.
+// featureNames are the names used in explanations.
 var featureNames = [features]string{"text", "page", "coverage", "pairs", "headings", "name", "figures"}
 
-// candidate is a chunk of either side.
+// candidate is a chunk found by either side.
 type candidate struct {
 	index.Fused
-	name  string // of its document
+	name  string // of the document
 	x     [features]float64
-	words float64 // sum of x by weight
-	parts []Part  // of the score, when they are asked for
+	words float64 // weighted sum of x
+	parts []Part  // of the score, if requested
 }
 
-// Part is what one feature gives to the score of a hit; the parts of a hit add
-// up to its score.
+// Part is the contribution of one feature to the score of a hit; the parts add up
+// to the score.
 type Part struct {
 	Feature string  `json:"feature"`
 	Value   float64 `json:"value"` // 0–1
 	Score   float64 `json:"score"`
 }
 
-// queryWords finds the words of a query in texts.
+// queryWords matches the words of a query in texts.
 type queryWords struct {
 	count   int            // at most 64
-	figures float64        // how far the query asks for some, 0–1
-	idf     [64]float64    // by weight
+	figures float64        // how far the query asks for figures, 0–1
+	idf     [64]float64    // by word
 	all     float64        // their sum
-	id      map[string]int // of each spelling of each word
+	id      map[string]int // of every spelling of every word
 	buf     []byte
 	extra   []byte
 }
@@ -93,8 +92,8 @@ func newQueryWords(w index.Words, idf map[string]float64) *queryWords {
 	return q
 }
 
-// in returns the words that a text has, and those that are followed within
-// three words by their neighbour in the query.
+// in returns the words that a text contains, and those preceded within three words
+// by their neighbor in the query.
 func (q *queryWords) in(text string, initials bool, times *[64]float32) (found, pairs uint64) {
 	q.buf, q.extra = index.AppendSpellings(q.buf[:0], q.extra[:0], text, initials)
 	last := [64]int{}
@@ -118,7 +117,7 @@ func (q *queryWords) in(text string, initials bool, times *[64]float32) (found, 
 	return found, pairs
 }
 
-// share is how much of the query words are, by how rare they are.
+// share is the share of words among the query's, weighted by rarity.
 func (q *queryWords) share(words uint64) float64 {
 	if q.all == 0 {
 		return 0
@@ -130,9 +129,9 @@ func (q *queryWords) share(words uint64) float64 {
 	return sum / q.all
 }
 
-// rankWeights are those of the features. They were chosen by hand near what
+// rankWeights are the weights of the features, chosen by hand near what
 // `bench/answers -train` fits to generated questions. On annual reports anything
-// from .16 to .32 does for figures; more hides text that mentions a number.
+// from .16 to .32 works for figures; more hides text that mentions a number.
 var rankWeights = [features]float64{byText: .30, byPage: .10, byCoverage: .15, byPairs: .10, byHeadings: .06, byName: .05, byFigures: .24}
 
 type pageKey struct {
@@ -148,7 +147,7 @@ func pageOf(c *sheaf.Chunk) pageKey {
 	return k
 }
 
-// score fills in the features of the candidates and their sum.
+// score computes the features of the candidates and their sum.
 func (q *queryWords) score(all []candidate) {
 	if q.count == 0 {
 		return
@@ -160,7 +159,7 @@ func (q *queryWords) score(all []candidate) {
 	}
 	average := float64(max(1, tokens)) / float64(max(1, len(all)))
 	type page struct {
-		words      [64]float64 // the best that a candidate has of each
+		words      [64]float64 // best value over the candidates, per word
 		figures    float64     // sum over the candidates
 		candidates float64
 	}
@@ -234,12 +233,12 @@ func (q *queryWords) score(all []candidate) {
 	}
 }
 
-// fuse orders candidates by words and meaning, best first. Scores are relative
-// to the best, which has that of how sure it is.
+// fuse ranks candidates by words and meaning, best first. Scores are relative to
+// the best one, whose score is its confidence.
 func fuse(all []candidate, f index.Fusion, explain bool) {
 	byWords := func(c *candidate) float64 { return c.words }
 	byMeaning := func(c *candidate) float64 { return max(0, c.Vector-f.Floor) }
-	var words, meaning []float64 // what each side gives
+	var words, meaning []float64 // contribution of each side
 	if f.Weight < 0 {
 		words, meaning = byRank(all, byWords), byRank(all, byMeaning)
 	} else {
@@ -281,7 +280,7 @@ func fuse(all []candidate, f index.Fusion, explain bool) {
 	})
 }
 
-// byShare gives each candidate its share of the best of one side.
+// byShare scores candidates relative to the best of one side.
 func byShare(all []candidate, of func(*candidate) float64, weight float64) []float64 {
 	best, out := 0.0, make([]float64, len(all))
 	for i := range all {
@@ -294,7 +293,7 @@ func byShare(all []candidate, of func(*candidate) float64, weight float64) []flo
 	return out
 }
 
-// byRank gives each candidate that one side found what its place is worth.
+// byRank scores the candidates that one side found by their rank.
 func byRank(all []candidate, of func(*candidate) float64) []float64 {
 	order, out := make([]int, len(all)), make([]float64, len(all))
 	for i := range order {
@@ -309,19 +308,18 @@ func byRank(all []candidate, of func(*candidate) float64) []float64 {
 	return out
 }
 
-// similarSure is how sure a hit is that has words like those of the query at
-// the least.
+// similarSure is the minimum confidence of a hit with words similar to the query's.
 const similarSure = 0.1
 
-// sureShare is how far above the floor the cosine of a passage is that answers
-// for certain, 1 being the same text; the square of how near another comes
-// tells how sure it is.
+// sureShare is how far above the floor the cosine of a certain answer is, 1 being
+// identical text. The confidence of any other passage is the square of how close it
+// comes.
 const sureShare = 0.6
 
-// missing is how much of the query no single candidate has in words, squared.
-// A weak model finds what is said in other words, and hides what is said in
-// the same ones: on reports its full weight puts fewer right pages among the
-// first five than words alone, see bench/answers.
+// missing is the squared share of the query's words that no single candidate
+// covers. A weak model finds paraphrases but hides exact matches: on reports, at
+// full weight it puts fewer right pages among the first five than words alone (see
+// bench/answers).
 func missing(all []candidate) float64 {
 	most := 0.0
 	for _, c := range all {
@@ -330,27 +328,27 @@ func missing(all []candidate) float64 {
 	return max(leastVector, (1-most)*(1-most))
 }
 
-// strongWeight is that of models that find answers better than words do: they
-// count the same for all queries but those that ask for a quantity.
+// strongWeight is for models that beat words at finding answers: they count the
+// same for all queries except those that ask for a quantity.
 const strongWeight = 0.5
 
-// figuresShare of its weight such a model loses where a query asks for a quantity:
-// vectors tell what a passage is about and not which figures stand in it. On the 22
-// annual reports of bench/answers bge-small has the right page among the first five
-// for .65 of the questions instead of .57, and .76 instead of .70 inside the document.
+// figuresShare is the share of its weight that such a model loses if a query asks
+// for a quantity: vectors encode topic, not figures. On the 22 annual reports of
+// bench/answers, bge-small then has the right page in the first five for .65 of the
+// questions instead of .57, and .76 instead of .70 within the document.
 const figuresShare = 0.65
 
-// leastVector keeps an order among what is found by meaning alone.
+// leastVector keeps hits found by meaning alone in order.
 const leastVector = 0.05
 
-// rankDepth bounds the candidates that are ranked again, the best of both sides.
+// rankDepth bounds the candidates to rerank: the best of both sides.
 const rankDepth = 200
 
-// rank fuses what may be seen, best first.
+// rank fuses the visible candidates, best first.
 func rank(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion index.Fusion, r *Request) []candidate {
 	words := index.ParseWords(r.Query)
 	if slices.ContainsFunc(words.Groups, func(g index.Group) bool { return g.Quoted }) && r.Mode != Vector {
-		// An exact phrase was asked for, and only the word side looks for it.
+		// The query contains an exact phrase, which only the word side matches.
 		found := make(map[string]bool, len(c.Text))
 		for _, h := range c.Text {
 			found[h.Chunk.ID] = true

@@ -1,7 +1,7 @@
-// Package search answers questions: it embeds the query, asks the index for
-// candidates on both sides, leaves out what is not visible, and fuses the rest
-// into one list. It is the last step of a document's way, behind the API and
-// the command line.
+// Package search answers queries: it embeds the query, gets candidates from both
+// sides of the index, drops those that are not visible, and fuses the rest into one
+// list. It is the last step of a document's way, behind the API and the command
+// line.
 package search
 
 import (
@@ -24,15 +24,15 @@ import (
 	"sheaf/taskstore"
 )
 
-// Visibility is the authority on what may be seen: of the given ranges, those
-// that a live generation lists. The index may hold more than that (results of
-// attempts that lost, generations in the making, deleted documents), and no
-// such chunk may ever be returned.
+// Visibility is the authority on what may be seen: of the given ranges, those that
+// a live generation lists. The index may hold more (results of losing attempts,
+// generations in progress, deleted documents), and such chunks must never be
+// returned.
 type Visibility interface {
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
 }
 
-// Mode chooses the sides of a search.
+// Mode selects the sides of a search.
 type Mode string
 
 const (
@@ -41,7 +41,7 @@ const (
 	Vector Mode = "vector"
 )
 
-// GroupBy keeps the best hits of each group, as many as GroupSize says.
+// GroupBy keeps the best GroupSize hits of each group.
 type GroupBy string
 
 const (
@@ -56,25 +56,25 @@ type Request struct {
 	Limit        int      `json:"limit,omitempty"`                          // 1–1,000, 0 means 10
 	Mode         Mode     `json:"mode,omitempty" enum:"hybrid,text,vector"` // "" means hybrid
 	VectorWeight *float64 `json:"vector_weight,omitempty"`
-	Threshold    *float64 `json:"threshold,omitempty"` // 0–1: hits that score less are left out
+	Threshold    *float64 `json:"threshold,omitempty"` // 0–1: hits that score less are dropped
 	Filter       Filter   `json:"filter,omitzero"`
 	Highlight    bool     `json:"highlight,omitempty"`
-	Explain      bool     `json:"explain,omitempty"` // say what each score is made of
+	Explain      bool     `json:"explain,omitempty"` // return what each score is made of
 	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
-	GroupSize    int      `json:"group_size,omitempty"` // 1–100 best hits of each group, 0 means 1
-	// Kinds are what is searched, text and summary. nil is both, with at most a
-	// third of the hits summaries.
+	GroupSize    int      `json:"group_size,omitempty"` // 1–100 best hits per group, 0 means 1
+	// Kinds are the kinds searched, text and summary. nil means both, with
+	// summaries limited to a third of the hits.
 	Kinds List `json:"kinds,omitempty" enum:"text,summary" doc:"what is searched: text, summary, or both. Absent: both, and at most a third of the hits are summaries"`
-	// Graph searches the graph of one dataset: from the entities that the query
-	// names (local), from its communities (global), or from entities beside words
+	// Graph searches the graph of one dataset: from the entities in the query
+	// (local), from its communities (global), or from entities combined with words
 	// and vectors (mix). "" does not.
 	Graph GraphMode `json:"graph,omitempty" enum:"local,global,mix" doc:"search the graph of one dataset: from the entities that the query names (local), from its communities (global), or local beside words and vectors (mix)"`
-	// TagSets give the query tags, up to TopNTags; hits that share them rank higher.
+	// TagSets tag the query, up to TopNTags; hits that share its tags rank higher.
 	TagSets  []string `json:"-"`
 	TopNTags int      `json:"-"`
 }
 
-// TagsOf has the query tagged as the chunks of a dataset with these settings are.
+// TagsOf tags the query the way a dataset with these settings tags its chunks.
 func (r *Request) TagsOf(c sheaf.ParseConfig) {
 	for _, id := range c.TagKBIDs.V {
 		if !slices.Contains(r.TagSets, id) {
@@ -84,14 +84,14 @@ func (r *Request) TagsOf(c sheaf.ParseConfig) {
 	r.TopNTags = max(r.TopNTags, settings.WithDefaults(c).TopNTags.V)
 }
 
-// MaxTagSets bounds the tag sets that tag the query of a search in all datasets.
+// MaxTagSets bounds the tag sets used for a search over all datasets.
 const MaxTagSets = 8
 
-// List narrows a search to any of its items. nil narrows nothing; an empty one
-// was given, and leaves nothing to be found.
+// List restricts a search to any of its items. nil means no restriction; an empty
+// list matches nothing.
 type List []string
 
-// UnmarshalJSON implements json.Unmarshaler: null is a list that nobody filled.
+// UnmarshalJSON implements json.Unmarshaler: null counts as an empty list.
 func (l *List) UnmarshalJSON(b []byte) error {
 	all := []string{}
 	if string(b) != "null" {
@@ -103,7 +103,7 @@ func (l *List) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// none reports whether a list that was given is empty.
+// none reports whether a given list is empty.
 func (r *Request) none() bool {
 	return slices.ContainsFunc([]List{r.Kinds, r.Datasets, r.Filter.DocumentIDs, r.Filter.MediaTypes, r.Filter.Languages, r.Filter.Keywords, r.Filter.Tags},
 		func(l List) bool { return l != nil && len(l) == 0 })
@@ -115,10 +115,10 @@ const (
 	KindSummary = "summary"
 )
 
-// summaries says which of them a request searches.
+// summaries maps Kinds to what the index searches.
 func (r *Request) summaries() index.Summaries {
 	switch {
-	case r.Kinds == nil && r.GroupBy != "": // a summary stands for no page, and hides none
+	case r.Kinds == nil && r.GroupBy != "": // a summary represents no page, and hides none
 		return index.NoSummaries
 	case len(r.Kinds) == 0 || slices.Contains(r.Kinds, KindSummary) && slices.Contains(r.Kinds, KindText):
 		return index.WithSummaries
@@ -128,8 +128,8 @@ func (r *Request) summaries() index.Summaries {
 	return index.NoSummaries
 }
 
-// fewSummaries leaves out the summaries beyond a third of the hits, where nobody
-// asked for them. What is best stays.
+// fewSummaries drops summaries beyond a third of the hits unless they were
+// requested explicitly, keeping the best.
 func (r *Request) fewSummaries(ranked []candidate) []candidate {
 	if r.Kinds != nil {
 		return ranked
@@ -150,18 +150,18 @@ func (r *Request) fewSummaries(ranked []candidate) []candidate {
 	})
 }
 
-// Filter narrows a search; every field that is set must hold.
+// Filter restricts a search; every field that is set must match.
 type Filter struct {
 	DocumentIDs List              `json:"document_ids,omitempty"`
 	MediaTypes  List              `json:"media_types,omitempty"`
 	Pages       Pages             `json:"pages,omitzero"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
-	Languages   List              `json:"languages,omitempty"` // ISO 639-1, such as en: one of them is the chunk's
-	Keywords    List              `json:"keywords,omitempty"`  // one of them is among the chunk's, whatever the case
-	Tags        List              `json:"tags,omitempty"`      // one of them is among the chunk's, whatever the case
+	Languages   List              `json:"languages,omitempty"` // ISO 639-1, such as en: any of them is the chunk's
+	Keywords    List              `json:"keywords,omitempty"`  // any of them is among the chunk's, ignoring case
+	Tags        List              `json:"tags,omitempty"`      // any of them is among the chunk's, ignoring case
 }
 
-// Pages is a run of units, 1-based, both ends included; 0 means no bound.
+// Pages is an inclusive, 1-based range of units; 0 means no bound.
 type Pages struct {
 	From int `json:"from,omitempty"`
 	To   int `json:"to,omitempty"`
@@ -173,49 +173,49 @@ type Response struct {
 	TookMS   float64         `json:"took_ms"`
 	Index    IndexInfo       `json:"index"`
 	Graph    *GraphInfo      `json:"graph,omitempty" doc:"what was found in the graph; absent where it was not asked"`
-	Rerank   *RerankInfo     `json:"rerank,omitempty"` // absent where no server is configured, or nothing was found
+	Rerank   *RerankInfo     `json:"rerank,omitempty"` // absent if no server is configured or nothing was found
 	Warnings []sheaf.Warning `json:"warnings,omitempty"`
 }
 
 // IndexInfo names the vector space that was searched.
 type IndexInfo struct {
 	Model string `json:"model"`
-	Stale bool   `json:"stale"` // what was searched is not all there is, or the vector side could not take part: see the warnings
+	Stale bool   `json:"stale"` // the index is incomplete or the vector side was unavailable: see the warnings
 }
 
-// RerankInfo says whether a server ranked the best hits anew.
+// RerankInfo reports whether a server reranked the best hits.
 type RerankInfo struct {
-	// Outcome is used, or why the hits have the order that they had: budget (it
-	// took too long), breaker (it was not asked, since it failed before) or error.
+	// Outcome is used, or why the hits kept their order: budget (it took too long),
+	// breaker (not called, since it had failed before) or error.
 	Outcome    rerank.Outcome `json:"outcome" enum:"used,budget,breaker,error"`
 	Reason     string         `json:"reason,omitempty"` // code of the failure, such as rerank_timeout
 	Model      string         `json:"model,omitempty"`
-	Candidates int            `json:"candidates"` // hits that were sent, or would have been
+	Candidates int            `json:"candidates"` // hits that were, or would have been, sent
 	TookMS     float64        `json:"took_ms"`
 }
 
-// Hit is a visible chunk. Score is 0–1 and orders the hits of one answer: in
-// mode vector it is the cosine, else relative to the best of the answer; where
-// Rerank.Outcome is used it is the server's relevance.
+// Hit is a visible chunk. Score is 0–1 and orders the hits of one response: the
+// cosine in mode vector, otherwise relative to the best hit; if Rerank.Outcome is
+// used, it is the server's relevance.
 type Hit struct {
 	Score     float64 `json:"score"`
 	Scores    Scores  `json:"scores"`
-	Highlight string  `json:"highlight,omitempty"` // HTML: the text escaped, matched words in <mark>
-	// Explanation says which features make the score, when Explain asks for it.
+	Highlight string  `json:"highlight,omitempty"` // HTML: escaped text, matched words in <mark>
+	// Explanation lists the features that make up the score, if Explain is set.
 	Explanation []Part      `json:"explanation,omitempty"`
 	Document    Document    `json:"document"`
 	Chunk       sheaf.Chunk `json:"chunk"`
 }
 
-// Scores are those of the sides: BM25 and cosine. 0 means not found by it.
+// Scores are the scores of each side: BM25 and cosine. 0 means not found by it.
 type Scores struct {
 	Text   float64 `json:"text"`
 	Vector float64 `json:"vector"`
 	Graph  float64 `json:"graph,omitempty" doc:"of the chunk in the graph, relative to its best, 0–1; 0 means not found by it"`
-	Tags   float64 `json:"tags,omitempty"` // likeness of its tags and the query's, 0–1; a fifth of the score where the query has tags
+	Tags   float64 `json:"tags,omitempty"` // similarity of its tags to the query's, 0–1; a fifth of the score if the query has tags
 }
 
-// Document says where a hit is from.
+// Document is the document of a hit.
 type Document struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -228,12 +228,12 @@ const (
 	maxLimit      = 1000
 	maxGroupSize  = 100
 	maxQueryBytes = 16 << 10
-	embedTimeout  = 5 * time.Second // then a hybrid search goes on without the vector side
+	embedTimeout  = 5 * time.Second // after which a hybrid search continues without the vector side
 )
 
-// depths are the candidates asked for per side: a hundred is what fusion needs
-// (measured: fifty cost 0.01 nDCG@10), and more only when more hits are asked for,
-// or what is invisible or grouped leaves too few.
+// depths are the candidates requested per side. Fusion needs a hundred (measured:
+// fifty cost 0.01 nDCG@10); more are requested only if more hits are wanted, or if
+// hidden or grouped ones leave too few.
 var depths = [...]int{100, 300, 1000}
 
 // Searcher is safe for concurrent use.
@@ -241,23 +241,23 @@ type Searcher struct {
 	Index      index.Index
 	Embedder   embed.Embedder // of the index's model; nil for an index without vectors
 	Visibility Visibility
-	// Source is what a search asks now, in place of Index and Embedder. May be nil.
+	// Source returns what to search now, instead of Index and Embedder. May be nil.
 	Source func(ctx context.Context) (Source, error)
-	// Verify checks, before nothing is answered, that the index is the one that
+	// Verify checks, before returning no hits, that the index is still the one that
 	// was filled. May be nil.
 	Verify   func(ctx context.Context) error
-	Tags     Tagger         // nil for none
-	Graphs   Grapher        // nil for none
-	Reranker *rerank.Client // nil for none
-	// Searched is told of each search that was answered. May be nil.
+	Tags     Tagger         // may be nil
+	Graphs   Grapher        // may be nil
+	Reranker *rerank.Client // may be nil
+	// Searched is called for each search that succeeded. May be nil.
 	Searched func(mode string, took time.Duration)
 }
 
-// Source is what one search asks.
+// Source is what one search uses.
 type Source struct {
 	Index    index.Index
 	Embedder embed.Embedder // of the index's model
-	Stale    *sheaf.Failure // why the index does not hold all there is; nil when it does
+	Stale    *sheaf.Failure // why the index is incomplete; nil if it is not
 }
 
 // Tagger finds the tags of a query in tag sets.
@@ -265,12 +265,12 @@ type Tagger interface {
 	Tags(ctx context.Context, tenantID string, datasetIDs []string, vector []float32, n int) ([]sheaf.Tag, error)
 }
 
-// tagShare is how much of a hit's score its tags make when the query has some.
+// tagShare is the share of tags in a hit's score if the query has tags.
 const tagShare = 0.2
 
-// Search answers r for the tenant. It fails with sheaf.ErrInvalid for a bad
-// request, and with sheaf.ErrUnavailable when the index, the database or, in
-// mode vector, the embedder does not answer.
+// Search runs r for the tenant. It returns sheaf.ErrInvalid for a bad request, and
+// sheaf.ErrUnavailable if the index, the database or, in mode vector, the embedder
+// is unavailable.
 func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Response, error) {
 	started := time.Now()
 	find := s.search
@@ -351,15 +351,15 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 		}
 	}
 
-	// More candidates are asked for only while too few of them may be seen.
+	// Request more candidates only while too few of them are visible.
 	for i, depth := range depths {
 		if depth < r.Limit && i+1 < len(depths) {
-			continue // it cannot be enough
+			continue // cannot be enough
 		}
 		q.K = depth
 		c, err := s.Index.Search(ctx, q)
 		if err == nil && len(c.Text) == 0 && len(c.IDF) > 0 && !q.Similar && !strings.ContainsAny(q.Text, "\"“”„") {
-			q.Similar = true // nothing has the words: perhaps they are misspelled
+			q.Similar = true // no chunk has the words: perhaps they are misspelled
 			c, err = s.Index.Search(ctx, q)
 		}
 		if err != nil {
@@ -395,8 +395,8 @@ func (r *Response) warn(code, message string) {
 	r.Warnings = append(r.Warnings, sheaf.Warning{Code: code, Message: message})
 }
 
-// rerank has the best hits ranked anew and says what became of it. It fails
-// only when the caller has gone.
+// rerank has the best hits reranked and records the outcome. It fails only if the
+// context was canceled.
 func (s *Searcher) rerank(ctx context.Context, answer *Response, r *Request) error {
 	if s.Reranker == nil || len(answer.Hits) == 0 {
 		return nil
@@ -427,7 +427,7 @@ func (s *Searcher) rerank(ctx context.Context, answer *Response, r *Request) err
 	return nil
 }
 
-// score gives a hit a score that one feature makes.
+// score sets a score that consists of one feature.
 func (h *Hit) score(feature string, value float64, explain bool) {
 	h.Score = value
 	if explain {
@@ -435,7 +435,7 @@ func (h *Hit) score(feature string, value float64, explain bool) {
 	}
 }
 
-// check fills in the defaults and refuses what makes no sense.
+// check fills in defaults and rejects invalid requests.
 func (r *Request) check() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", sheaf.ErrInvalid, fmt.Sprintf(format, args...))
@@ -486,7 +486,7 @@ func (r *Request) check() error {
 	return nil
 }
 
-// embed returns nil for a query of which the model knows nothing.
+// embed returns nil if the model knows nothing in the query.
 func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
 	if s.Embedder == nil {
 		return nil, sheaf.Fail(sheaf.CategoryPolicy, "no_embedder", "No embedding model is configured: set one and rebuild the index, or search in mode text.")
@@ -509,7 +509,7 @@ func (s *Searcher) embed(ctx context.Context, query string) ([]float32, error) {
 	return vectors[0], nil
 }
 
-// visibleAtOnce bounds one question to the database.
+// visibleAtOnce bounds the ranges per database query.
 const visibleAtOnce = 500
 
 func (s *Searcher) visible(ctx context.Context, tenantID string, c index.Candidates) (map[string]taskstore.VisibleRange, error) {
@@ -533,8 +533,8 @@ func (s *Searcher) visible(ctx context.Context, tenantID string, c index.Candida
 	return all, nil
 }
 
-// byTags ranks hits that share the query's tags higher, as a rank feature does:
-// the likeness of the tags is a share of the score.
+// byTags ranks hits higher that share the query's tags. Like a rank feature, the
+// similarity of the tags is a share of the score.
 func byTags(hits []Hit, tags []sheaf.Tag) []Hit {
 	if len(tags) == 0 {
 		return hits
@@ -553,9 +553,9 @@ func byTags(hits []Hit, tags []sheaf.Tag) []Hit {
 	return hits
 }
 
-// hits fuses what may be seen, best first, up to GroupSize per group.
+// hits fuses the visible candidates, best first, up to GroupSize per group.
 func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion index.Fusion, r *Request) []Hit {
-	// Before fusion: the scores are relative to the best that is returned.
+	// Before fusion: scores are relative to the best hit returned.
 	hidden := func(h index.Hit) bool {
 		v, ok := visible[h.Chunk.RangeID]
 		// guard: post-filter: the database decides what is seen
@@ -592,13 +592,13 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 				h.Explanation = []Part{{"vector", h.Score, h.Score}}
 			}
 		}
-		// A range that a later generation took over is part of that one now.
+		// A range taken over by a later generation now belongs to that one.
 		h.Chunk.Generation = v.Generation
 		if v.Edited != nil {
 			h.Chunk.ID, h.Chunk.RangeID = v.Edited.ChunkID, cmp.Or(v.Edited.RangeID, h.Chunk.RangeID)
 		}
 		if h.Highlight == "" && r.Highlight && r.Mode != Vector {
-			h.Highlight = index.ParseWords(r.Query).Highlight(f.Chunk.Text) // found by meaning alone; some word may still match
+			h.Highlight = index.ParseWords(r.Query).Highlight(f.Chunk.Text) // found by meaning alone, but a word may still match
 		}
 		out = append(out, h)
 	}
