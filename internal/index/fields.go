@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Field is a part of an entry that is ranked by words on its own, so that a
-// word in a document's name is as rare as it is in names.
+// Field is a part of an entry that is ranked separately, so that a word in a
+// document's name is as rare as it is in names.
 type Field int
 
 // The fields of an entry, in the order in which their scores are added.
@@ -18,8 +18,8 @@ const (
 	Fields        int   = iota
 )
 
-// K1 and B are the constants of BM25, those of Elasticsearch when nothing is
-// said: an index keeps those that it was made with. A term scores
+// K1 and B are the constants of BM25, with Elasticsearch's defaults; an index keeps
+// those that it was created with. A term scores
 //
 //	IDF · (K1+1) · times / (times + K1·(1−B+B·length/average))
 //
@@ -29,20 +29,20 @@ const (
 	B  = 0.75
 )
 
-// Weights are those of the fields' scores. bench/answers measures them.
+// Weights are the weights of the fields' scores, measured by bench/answers.
 var Weights = [Fields]float64{FieldText: 1, FieldHeadings: 1, FieldName: 4}
 
-// IDF weighs a term that rows of all rows with the field contain, as Lucene does.
+// IDF weights a term in rows of all rows that have the field, as Lucene does.
 func IDF(rows, all int) float64 {
 	return math.Log(1 + (float64(all-rows)+0.5)/(float64(rows)+0.5))
 }
 
-// Analyzed holds the values of each field as terms with a space behind each.
-// Values are apart: no phrase reaches from one into the next.
+// Analyzed holds the values of each field as terms, each followed by a space.
+// Values are separate: no phrase spans two of them.
 type Analyzed [Fields][]string
 
-// Analyze cuts an entry into the terms that are indexed. All engines index
-// these and nothing else, so that they rank alike.
+// Analyze splits an entry into the terms to index. All engines index these and
+// nothing else, so that they rank alike.
 func (e *Entry) Analyze() Analyzed {
 	var a Analyzed
 	var extra [Fields][]byte
@@ -73,12 +73,11 @@ func (e *Entry) Analyze() Analyzed {
 	return a
 }
 
-// ValueGap is the distance of two values of a field in positions: that of
-// Elasticsearch.
+// ValueGap is the position gap between two values of a field, as in Elasticsearch.
 const ValueGap = 100
 
-// LengthCode is the length of a field, in terms, as one byte: exact up to 40,
-// then four significant bits, as Lucene's SmallFloat.intToByte4.
+// LengthCode encodes the length of a field, in terms, as one byte: exact up to 40,
+// then four significant bits, like Lucene's SmallFloat.intToByte4.
 func LengthCode(terms int) byte {
 	if terms < freeLengths {
 		return byte(max(terms, 0))
@@ -92,7 +91,7 @@ func LengthCode(terms int) byte {
 	return byte(freeLengths + int(v>>shift&0x07|uint64(shift+1)<<3))
 }
 
-// Length is the length that a code stands for.
+// Length decodes a length code.
 func Length(code byte) int {
 	if code < freeLengths {
 		return int(code)
@@ -105,6 +104,6 @@ func Length(code byte) int {
 	return freeLengths + int((mantissa|0x08)<<shift)
 }
 
-// freeLengths are the codes that Lucene's four-bit format leaves: 255 less the
-// code of the largest int32.
+// freeLengths are the codes that Lucene's four-bit format leaves free: 255 minus
+// the code of the largest int32.
 const freeLengths = 24

@@ -7,40 +7,39 @@ import (
 	"sheaf"
 )
 
-// Fusion says how the two sides become one order. Both numbers belong to the
-// embedding model: the wrong weight costs more than any other choice (measured
-// on three collections: 0.02 to 0.21 nDCG@10).
+// Fusion defines how the two sides are merged. Both numbers belong to the embedding
+// model: the wrong weight costs more than any other choice (measured on three
+// collections: 0.02 to 0.21 nDCG@10).
 type Fusion struct {
 	Weight float64 // of the vector side, 0–1; negative means unknown: fuse by rank
-	Floor  float64 // cosine of unrelated texts, taken off before weighing
+	Floor  float64 // cosine of unrelated texts, subtracted before weighting
 }
 
 // Fused is a hit of one or both sides.
 type Fused struct {
 	Chunk     sheaf.Chunk
 	Highlight string
-	Score     float64 // 0–1, for ordering within one answer
-	Text      float64 // BM25, 0 when the word side did not find it
-	Vector    float64 // cosine, 0 when the vector side did not find it
+	Score     float64 // 0–1, comparable within one response
+	Text      float64 // BM25, 0 if the word side did not find it
+	Vector    float64 // cosine, 0 if the vector side did not find it
 }
 
 // rankConstant is k of reciprocal rank fusion: G. Cormack, C. Clarke,
 // S. Büttcher, "Reciprocal rank fusion outperforms Condorcet", 2009.
 const rankConstant = 60
 
-// ByRank is what a place, counted from 0, is worth in reciprocal rank fusion.
+// ByRank is the value of a rank, from 0, in reciprocal rank fusion.
 func ByRank(place int) float64 { return float64(rankConstant+1) / float64(rankConstant+1+place) }
 
-// Fuse joins the sides, best first:
+// Fuse merges the sides, best first:
 //
 //	score = (1-w) * bm25/max(bm25) + w * max(0, cos-floor)/(max(cos)-floor)
 //
-// where a missing side counts 0 and a side without any hit has no weight.
-// Normalising by the maximum and not between minimum and maximum keeps a
-// weak list from looking as wide as a strong one. With an unknown weight it is
-// reciprocal rank fusion, scaled so that first on both sides scores 1. Equal
-// scores are ordered by place in the documents, so that the order is the same
-// on every call and engine.
+// where a missing side counts 0 and a side without hits has no weight. Normalizing
+// by the maximum, rather than between minimum and maximum, keeps a weak list from
+// looking as spread out as a strong one. With an unknown weight it is reciprocal
+// rank fusion, scaled so that first on both sides scores 1. Ties are ordered by
+// place in the documents, so that the order is the same on every call and engine.
 func Fuse(c Candidates, f Fusion) []Fused {
 	byID := make(map[string]*Fused, len(c.Text)+len(c.Vector))
 	order := make([]*Fused, 0, len(c.Text)+len(c.Vector))

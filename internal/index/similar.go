@@ -2,11 +2,11 @@ package index
 
 import "unicode/utf8"
 
-// Similar words are looked for where nothing has the words of a query: with a
-// slip of the pen (Levenshtein's distance, the first letter being right), as
-// the start of a longer word, and by the beginning or end of a compound.
+// If nothing matches the words of a query, similar words are searched: with a typo
+// (Levenshtein distance, the first letter being right), as the start of a longer
+// word, and as the beginning or end of a compound.
 
-// Slips is how many edits a term may be away from one that is meant.
+// Slips is how many edits a term may differ from the intended one.
 func Slips(term string) int {
 	switch n := utf8.RuneCountInString(term); {
 	case n >= 8:
@@ -20,7 +20,7 @@ func Slips(term string) int {
 // leastPiece is the shortest part of a compound, in characters.
 const leastPiece = 5
 
-// Pieces are the beginnings and ends of a term that may be words themselves.
+// Pieces returns the beginnings and ends of a term that may themselves be words.
 func Pieces(term string) []string {
 	runes := []rune(term)
 	var out []string

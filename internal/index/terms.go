@@ -9,28 +9,27 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Term is a word of a text in the form that is compared: lower case, without
-// accents, English endings taken off. Text[Start:End] of the source is what it
-// was made from.
+// Term is a word in the form used for comparison: lower case, without accents,
+// English endings removed. Text[Start:End] of the source is what it was made from.
 type Term struct {
 	Text       string
 	Start, End int // bytes
 	Ideograph  bool
 	// Tail marks the extra one-character term at the end of a run of Chinese,
-	// Japanese or Korean. Runs are indexed as pairs of neighbours; with the
-	// tail, every character also starts some term, so that a query of one
-	// character finds all its places by prefix.
+	// Japanese or Korean. Runs are indexed as pairs of neighbors; with the tail,
+	// every character also starts some term, so that a single-character query finds
+	// all its occurrences by prefix.
 	Tail bool
 }
 
-// maxTermBytes bounds a term: what is longer is data (base64, a hash), not a
-// word, and is cut.
+// maxTermBytes is where a term is cut: what is longer is data (base64, a hash), not
+// a word.
 const maxTermBytes = 64
 
-// Terms cuts text into terms, in order. Words are runs of letters, digits and
-// marks; everything else separates. The analysis is done here and not by the
-// engine's tokenizer so that indexing, querying and highlighting agree to the
-// letter, and so that languages without spaces are cut the same way in all three.
+// Terms splits text into terms, in order. Words are runs of letters, digits and
+// marks; everything else separates. This is not left to the engine's tokenizer so
+// that indexing, querying and highlighting agree exactly, and so that languages
+// without spaces are split the same way in all three.
 func Terms(text string) []Term {
 	terms := make([]Term, 0, len(text)/6+4)
 	scan(text, func(t Term, word []byte) {
@@ -42,14 +41,14 @@ func Terms(text string) []Term {
 	return terms
 }
 
-// AppendTerms adds the text of each term of text to b, with a space behind it.
+// AppendTerms appends the text of each term to b, each followed by a space.
 func AppendTerms(b []byte, text string) []byte {
 	b, _ = AppendSpellings(b, nil, text, false)
 	return b
 }
 
-// AppendSpellings is AppendTerms, and adds other spellings of the words to
-// extra in the same form; of capitalised words their initials too, if wanted.
+// AppendSpellings is AppendTerms, and appends other spellings of the words to extra
+// in the same form; with initials, also the initials of capitalized words.
 func AppendSpellings(b, extra []byte, text string, initials bool) (terms, others []byte) {
 	v := variants{text: text, initials: initials, found: func(term []byte) { extra = append(append(extra, term...), ' ') }}
 	scan(text, func(t Term, word []byte) {
@@ -65,8 +64,8 @@ func AppendSpellings(b, extra []byte, text string, initials bool) (terms, others
 	return b, extra
 }
 
-// scan finds the terms of text. A word comes beside its term, in bytes that are
-// used again for the next; the term of an ideograph has its text.
+// scan finds the terms of text. A word is passed along with its term, in a buffer
+// that is reused for the next; an ideograph's term has its own text.
 func scan(text string, found func(t Term, word []byte)) {
 	var buf []byte
 	for i := 0; i < len(text); {
@@ -121,8 +120,8 @@ func scan(text string, found func(t Term, word []byte)) {
 	}
 }
 
-// scanPairs finds the overlapping pairs of the run text[start:end], then its
-// last character as the tail.
+// scanPairs finds the overlapping pairs of the run text[start:end], then its last
+// character as the tail.
 func scanPairs(text string, start, end int, found func(t Term, word []byte)) {
 	prev := -1
 	last := start
@@ -154,15 +153,15 @@ func isIdeographic(r rune) bool {
 	if r < 0x1100 {
 		return false
 	}
-	if r == 'ー' { // prolongs the vowel before it; no script of its own
+	if r == 'ー' { // prolongs the preceding vowel; has no script of its own
 		return true
 	}
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul) && (unicode.IsLetter(r) || unicode.IsNumber(r))
 }
 
-// appendFolded adds r in lower case, compatibility forms spelled out and
-// accents dropped: the marks of U+0300–U+036F and the vowel signs that Arabic
-// may leave out. The marks of other scripts carry vowels.
+// appendFolded appends r in lower case, with compatibility forms expanded and
+// accents dropped: the marks of U+0300–U+036F and the vowel signs that are optional
+// in Arabic. The marks of other scripts carry vowels.
 func appendFolded(buf []byte, r rune, source string) []byte {
 	parts := source
 	if d := norm.NFKD.PropertiesString(source).Decomposition(); d != nil {
@@ -185,14 +184,14 @@ func appendFolded(buf []byte, r rune, source string) []byte {
 	return buf
 }
 
-// spelled are letters that no decomposition takes apart and that are also
-// written with others.
+// spelled are letters without a decomposition that are also written with other
+// letters.
 var spelled = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ı': "i", 'ى': "ي", 'ة': "ه",
 }
 
-// isContraction reports whether the word that starts at i is what English
-// hangs on with an apostrophe: the s of "user's", the t of "don't".
+// isContraction reports whether the word that starts at i is an English contraction
+// after an apostrophe: the s of "user's", the t of "don't".
 func isContraction(text string, i int, word []byte) bool {
 	if i == 0 || len(word) > 2 {
 		return false
@@ -207,18 +206,18 @@ func isContraction(text string, i int, word []byte) bool {
 	return false
 }
 
-// stem takes English endings off a word of the letters a to z: steps 1 and 5 of M. F. Porter,
-// "An algorithm for suffix stripping", 1980 (plurals, -ed, -ing, y, final e).
-// The steps between turn nouns into verbs ("organization" to "organ"), which
-// loses more questions about product manuals than it wins, so they are left
-// out. It works in place.
+// stem removes English endings from a word of the letters a to z: steps 1 and 5 of
+// M. F. Porter, "An algorithm for suffix stripping", 1980 (plurals, -ed, -ing, y,
+// final e). The steps between turn nouns into verbs ("organization" to "organ"),
+// which loses more questions about product manuals than it wins, so they are
+// omitted. It works in place.
 func stem(w []byte) []byte {
 	if len(w) < 4 {
 		return w
 	}
 	for _, c := range w {
 		if c < 'a' || c > 'z' {
-			return w // numbers and part names stay as they are
+			return w // numbers and part names are unchanged
 		}
 	}
 	// Step 1a: plurals.
@@ -295,7 +294,7 @@ func hasVowel(w []byte) bool {
 	return false
 }
 
-// measure counts Porter's m: how often a run of consonants follows one of vowels.
+// measure counts Porter's m: how often a run of vowels is followed by consonants.
 func measure(w []byte) int {
 	m, vowel := 0, false
 	for i := range w {
@@ -326,47 +325,47 @@ func endsShort(w []byte) bool {
 	return c != 'w' && c != 'x' && c != 'y'
 }
 
-// stopWords are English words that say nothing about what a text is about, as terms.
+// stopWords are English words that say nothing about a text's topic, as terms.
 var stopWords = termSet(`a about after all also am an and any are as at be been before being but by can could did do
 		does doing for from had has have having he her here him his how i if in into is it its just me more most my no nor
 		not of on only or other our out over own same she should so some such than that the their them then there these
 		they this those through to too under until up very was we were what when where which while who whom why will with
 		would you your`)
 
-// Group is terms of a query that belong together: one word, or several that
-// must follow one another.
+// Group holds query terms that belong together: one word, or several that must be
+// consecutive.
 type Group struct {
 	Terms  []string
 	Source string   // the part of the query that the terms were made from
-	Others []string // other spellings of it, alone or joined with a neighbour
+	Others []string // other spellings of it, alone or joined with a neighbor
 	Prefix bool     // the single term is only the start of a word
-	Quoted bool     // the user asked for these words in this order
+	Quoted bool     // the user requested these words in this order
 }
 
-// Words is a query by words, analysed: what to look for, without the words
-// that say nothing. All users' characters other than double quotes around an
-// exact phrase are plain text; there are no operators.
+// Words is an analyzed word query: what to search for, without meaningless words.
+// All characters other than double quotes around an exact phrase are plain text;
+// there are no operators.
 type Words struct {
 	Groups []Group
-	Terms  []QueryTerm // what is ranked by, each once
+	Terms  []QueryTerm // used for ranking, without duplicates
 	marks  map[string]bool
 	starts []string // prefixes
 }
 
-// QueryTerm is a term that hits are ranked by.
+// QueryTerm is a term used for ranking.
 type QueryTerm struct {
 	Text   string
-	Prefix bool // all terms that start so, as one that counts the same everywhere
-	Name   bool // in names alone
-	Other  bool // another spelling of words that are there as well
+	Prefix bool // all terms with this prefix, as one that counts the same everywhere
+	Name   bool // only in names
+	Other  bool // another spelling of words that are also present
 	Weight float64
 }
 
-// weakWeight is that of the words in which a question is put.
+// weakWeight is the weight of question words.
 const weakWeight = 0.3
 
-// weakWords are words of questions and instructions that mostly do not stand
-// where the answer does, as terms.
+// weakWords are words of questions and instructions that usually do not occur near
+// the answer, as terms.
 var weakWords = termSet(`according answer ask assume base calculate clear compute decimal define describe detail determine document
 	explain find follow give given help inform information know list look mention outline place please primarily provide question
 	relevant rely report round say says show shown tell unit use useful utilize want`)
@@ -379,18 +378,18 @@ func termSet(words string) map[string]bool {
 	return m
 }
 
-// maxQueryTerms bounds the terms of a query with their other spellings.
+// maxQueryTerms bounds the terms of a query including other spellings.
 const maxQueryTerms = 128
 
-// maxGroups and maxGroupTerms bound the work a query can cause; what follows
-// is ignored.
+// maxGroups and maxGroupTerms bound the work a query can cause; the rest is
+// ignored.
 const (
 	maxGroups     = 32
 	maxGroupTerms = 32
 )
 
-// ParseWords analyses a query. A query of stop words alone keeps them; one
-// without any word has no groups.
+// ParseWords analyzes a query. A query of stop words only keeps them; one without
+// any word has no groups.
 func ParseWords(query string) Words {
 	var w Words
 	rest := strings.NewReplacer("“", `"`, "”", `"`, "„", `"`).Replace(query)
@@ -455,7 +454,7 @@ func ParseWords(query string) Words {
 	return w
 }
 
-// Weight is how much the group counts beside others.
+// Weight is the weight of the group relative to others.
 func (g *Group) Weight() float64 {
 	if len(g.Terms) == 1 && !g.Quoted && weakWords[g.Terms[0]] {
 		return weakWeight
@@ -472,8 +471,8 @@ func (w *Words) addTerm(t QueryTerm) {
 	}
 }
 
-// otherSpellings are those of the words of a query: as in a text, and joined
-// with their neighbours, since names are ("General Mills", "GENERALMILLS").
+// otherSpellings returns other spellings of a query's words: as in a text, and
+// joined with their neighbors, as names are ("General Mills", "GENERALMILLS").
 func otherSpellings(text string) []QueryTerm {
 	var out []QueryTerm
 	add := func(term []byte) { out = append(out, QueryTerm{Text: string(term), Other: true, Weight: 1}) }
@@ -502,9 +501,9 @@ func otherSpellings(text string) []QueryTerm {
 	return out
 }
 
-// groups joins terms that stand together without space ("X-200", "user@host",
-// a run of ideographs) or, when quoted, all of them. Ideographs and other
-// words are never joined: the tail of a run stands between them in the index.
+// groups joins terms that are adjacent without a space ("X-200", "user@host", a run
+// of ideographs) or, if quoted, all of them. Ideographs and other words are never
+// joined: the tail of a run is between them in the index.
 func groups(text string, quoted bool) []Group {
 	var out []Group
 	var last Term
@@ -538,8 +537,8 @@ func groups(text string, quoted bool) []Group {
 	return out
 }
 
-// Highlight returns text with HTML escaped and the words of the query between
-// <mark> and </mark>.
+// Highlight returns text HTML-escaped, with the query's words between <mark> and
+// </mark>.
 func (w Words) Highlight(text string) string {
 	var b strings.Builder
 	b.Grow(len(text) + len(text)/8)
@@ -572,7 +571,7 @@ func (w Words) Highlight(text string) string {
 	return b.String()
 }
 
-// matches answers up to which byte t is to be marked, 0 for not at all.
+// matches returns the byte up to which t is to be marked, 0 for not at all.
 func (w Words) matches(t Term) int {
 	if w.marks[t.Text] {
 		return t.End

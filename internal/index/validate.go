@@ -8,7 +8,7 @@ import (
 	"sheaf"
 )
 
-// Bounds of the lists of a query. Elasticsearch takes 65,536 terms of one field.
+// Bounds of the lists in a query. Elasticsearch accepts 65,536 terms of one field.
 const (
 	maxFilterValues    = 1024
 	maxFilterDocuments = 10_000
@@ -43,7 +43,7 @@ func (q *Query) Validate() error {
 }
 
 // Validate checks an entry for an index of vectors with dim values: errors are
-// sheaf.ErrInvalid. Every engine calls it before it writes anything.
+// sheaf.ErrInvalid. Every engine calls it before writing anything.
 func (e *Entry) Validate(dim int) error {
 	c := &e.Chunk
 	if c.ID == "" || c.RangeID == "" || c.DocumentID == "" || e.TenantID == "" || e.DatasetID == "" {
@@ -71,16 +71,16 @@ func (e *Entry) Validate(dim int) error {
 	return nil
 }
 
-// maxIDBytes is Elasticsearch's bound on _id.
+// maxIDBytes is Elasticsearch's limit for _id.
 const maxIDBytes = 512
 
-// VectorMismatch is the error for a vector with another width than the index's.
+// VectorMismatch is the error for a vector whose width is not the index's.
 func VectorMismatch(got, want int) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrInvalid, sheaf.Fail(sheaf.CategoryPolicy, "index_model_mismatch",
 		"A vector has %d values and the index holds vectors of %d: use the model that the index was made with, or rebuild the index.", got, want))
 }
 
-// NoVector reports whether v says nothing: it is neither indexed nor searched with.
+// NoVector reports whether v is all zeros: it is neither indexed nor searched with.
 func NoVector(v []float32) bool {
 	for _, x := range v {
 		if x != 0 {

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Other spellings of words: "FY2018" is also 2018, "deviceId" also device and
-// id, "Coca-Cola" also cocacola, and "Days Payable Outstanding" in a heading
-// also dpo. They are indexed behind the terms of a field, apart from them, so
-// that exact phrases do not meet them.
+// Other spellings of words: "FY2018" is also 2018, "deviceId" also device and id,
+// "Coca-Cola" also cocacola, and "Days Payable Outstanding" in a heading also dpo.
+// They are indexed after the terms of a field, separated from them, so that exact
+// phrases do not match them.
 
-// variants collects the other spellings in a text, term after term.
+// variants collects the other spellings in a text, term by term.
 type variants struct {
 	text     string
-	initials bool // of runs of capitalised words too
-	query    bool // without the letters of a word that has digits: few of its kind are meant
+	initials bool // also of runs of capitalized words
+	query    bool // skip the letters of a word with digits: few occurrences of them are meant
 	found    func(term []byte)
 
 	mixed bool // the word has digits
@@ -27,7 +27,7 @@ type variants struct {
 	buf   []byte
 }
 
-// term takes the next term of the text.
+// term processes the next term of the text.
 func (v *variants) term(t Term) {
 	if t.Ideograph {
 		v.end()
@@ -51,7 +51,7 @@ func (v *variants) term(t Term) {
 	v.last = t
 }
 
-// end closes what the last term left open.
+// end flushes what the last term left open.
 func (v *variants) end() {
 	v.endChain()
 	v.endRun()
@@ -71,8 +71,7 @@ func (v *variants) endRun() {
 	v.heads, v.run = v.heads[:0], 0
 }
 
-// maxInitials is the longest acronym: a longer run of capitalised words is a
-// title.
+// maxInitials is the longest acronym: a longer run of capitalized words is a title.
 const maxInitials = 6
 
 func (v *variants) initial(word string) {
@@ -87,7 +86,7 @@ func (v *variants) initial(word string) {
 	}
 }
 
-// emit gives a folded word to found, unless it is a single sign.
+// emit passes a folded word to found, unless it is a single character.
 func (v *variants) emit(folded []byte) {
 	if len(folded) < 2 {
 		return
@@ -96,7 +95,7 @@ func (v *variants) emit(folded []byte) {
 	v.found(cutTerm(stem(v.buf)))
 }
 
-// joins reports whether two words with that between them are also one.
+// joins reports whether two words with this separator are also one word.
 func joins(between, a, b string) bool {
 	switch between {
 	case "-", "‐", "‑", "&", "'", "’":
@@ -107,8 +106,8 @@ func joins(between, a, b string) bool {
 	return false
 }
 
-// split finds the parts of a word: letters and digits, and the words of
-// camelCase, of two signs or more each.
+// split finds the parts of a word: letters and digits, and the words of camelCase,
+// of at least two characters each.
 func (v *variants) split(word string) {
 	if !hasBoundary(word) {
 		return
@@ -122,7 +121,7 @@ func (v *variants) split(word string) {
 	}
 	v.mixed = strings.ContainsFunc(word, unicode.IsDigit)
 	start := 0
-	var before, previous rune // the classes of the last two
+	var before, previous rune // classes of the last two runes
 	for i, r := range word + "0A" {
 		c := class(r)
 		cut := i >= len(word) || i > start && (c == 'd') != (previous == 'd') || c == 'U' && previous == 'l'
@@ -147,7 +146,7 @@ func (v *variants) part(s string) {
 	}
 }
 
-// class is d for digits, U for capitals and l for all else.
+// class is d for digits, U for capitals and l for everything else.
 func class(r rune) rune {
 	switch {
 	case unicode.IsDigit(r):
@@ -171,7 +170,7 @@ func hasBoundary(word string) bool {
 	return false
 }
 
-// period reads a year or quarter as reports write them: FY18, FY2018, 2023Q2, Q22023.
+// period parses a year or quarter in a report: FY18, FY2018, 2023Q2, Q22023.
 func period(word string) (first, second string, ok bool) {
 	w := strings.ToLower(word)
 	switch {
@@ -207,8 +206,8 @@ func digits(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// foldWord adds the word as it is compared, its ending still on. Bytes that
-// are no UTF-8 are left out, as they are between terms.
+// foldWord appends the word folded for comparison, with its ending. Invalid UTF-8
+// is dropped, as it is between terms.
 func foldWord(b []byte, word string) []byte {
 	for len(word) > 0 {
 		r, size := utf8.DecodeRuneInString(word)

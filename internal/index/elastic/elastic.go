@@ -1,8 +1,8 @@
-// Package elastic is the index of a fleet: Elasticsearch 8. There is one index
-// per embedding model (the width of vectors is fixed in the mapping), reached
-// through an alias, so that a rebuilt index can take its place in one step.
-// All tenants share it; every request is routed by tenant and filtered by it. A
-// tenant that outgrows a shard has an index of its own, routed by document.
+// Package elastic is the fleet's index: Elasticsearch 8. There is one index per
+// embedding model (the mapping fixes the width of vectors), accessed through an
+// alias so that a rebuilt index can replace it in one step. All tenants share it;
+// every request is routed and filtered by tenant. A tenant that outgrows a shard
+// has its own index, routed by document.
 package elastic
 
 import (
@@ -35,12 +35,12 @@ import (
 	"sheaf/internal/index"
 )
 
-// Config says where Elasticsearch is and whose vectors the index holds.
+// Config locates Elasticsearch and names the model whose vectors the index holds.
 type Config struct {
 	URLs   []string // of the nodes, "https://es-1:9200"; calls are spread over them
-	APIKey string   // base64 as Elasticsearch shows it; goes before Username
-	// Key and PasswordNow are the API key and the password as they are now; nil
-	// for what does not change.
+	APIKey string   // base64 as Elasticsearch shows it; takes precedence over Username
+	// Key and PasswordNow return the current API key and password; nil if they do
+	// not change.
 	Key, PasswordNow func() string
 	Username         string
 	Password         string
@@ -49,41 +49,41 @@ type Config struct {
 	Prefix   string // of alias and index names, default "sheaf"
 	ModelID  string // embedding model of all vectors; "" with Dim 0 for an index without vectors
 	Dim      int    // values in a vector, 0–4096
-	Owner    string // of the chunks: an index of another owner is refused; "" takes any, and makes one anew that is gone
-	Suffix   string // of the alias, for one of several indexes of a model
-	Existing bool   // do not make the index where it is missing
+	Owner    string // of the chunks: an index of another owner is rejected; "" accepts any, and recreates a missing one
+	Suffix   string // of the alias, if a model has several indexes
+	Existing bool   // do not create a missing index
 	Shards   int    // of a new index, default 1; about one for each 10 million chunks
-	// ByDocument spreads the documents of a tenant over all shards, each of which
-	// then answers every search: for an index of one tenant.
+	// ByDocument spreads a tenant's documents over all shards, each of which then
+	// takes part in every search: for the index of one tenant.
 	ByDocument bool
-	Replicas   int // of a new index, default 0; one at least where a node may fail
+	Replicas   int // of a new index, default 0; at least one if nodes may fail
 
-	// RefreshEvery is how often what was written becomes visible while there is
-	// much to write; default 1 s. Negative: with each call of Refresh.
+	// RefreshEvery is how often writes become visible under load; default 1 s.
+	// Negative: on each call of Refresh.
 	RefreshEvery time.Duration
-	// GraphFrom is how many entries an index has before its vectors get a graph;
-	// default 50,000. Negative: from the first.
+	// GraphFrom is the number of entries from which vectors get a graph; default
+	// 50,000. Negative: from the start.
 	GraphFrom int
 
-	RequestTimeout time.Duration // of one request, default 30 s
-	Retried        func()        // called before a request is repeated; may be nil
-	Attempts       int           // for one request before the call fails with ErrUnavailable, default 6
+	RequestTimeout time.Duration // per request, default 30 s
+	Retried        func()        // called before a request is retried; may be nil
+	Attempts       int           // per request before the call fails with ErrUnavailable, default 6
 }
 
 const (
 	maxDim = 4096
-	// graphEffort is how many neighbours a new vector's place in the graph is
-	// sought among; pgvector starts with as many. measured on 88,530 vectors of
-	// 256 values: two thirds to all of the CPU that Elasticsearch's own 100 takes
-	// for a chunk, and of the ten nearest .949 found instead of .952, in a single
-	// segment .896 instead of .907.
+	// graphEffort is how many neighbors are considered to place a new vector in the
+	// graph; pgvector's default is the same. Measured on 88,530 vectors of 256
+	// values: two thirds to all of the CPU per chunk of Elasticsearch's default of
+	// 100, and .949 of the ten nearest found instead of .952 (.896 instead of .907
+	// in a single segment).
 	graphEffort    = 64
-	bulkBytes      = 8 << 20 // of one bulk request, unless a single entry is larger
+	bulkBytes      = 8 << 20 // per bulk request, unless a single entry is larger
 	bulkEntries    = 1000
-	maxEntryBytes  = 64 << 20 // the server's default bound is 100 MB a request
+	maxEntryBytes  = 64 << 20 // the server's default limit is 100 MB per request
 	maxAnswerBytes = 256 << 20
-	mostRefreshes  = 1000            // that share one
-	refreshTime    = 5 * time.Minute // for one, with its repeats
+	mostRefreshes  = 1000            // callers sharing one refresh
+	refreshTime    = 5 * time.Minute // for one, including retries
 	firstBackoff   = 100 * time.Millisecond
 	maxBackoff     = 5 * time.Second
 )
@@ -91,27 +91,27 @@ const (
 // Index implements index.Index.
 type Index struct {
 	config    Config
-	alias     string // all requests go here
-	name      string // of the index that is made when there is none
+	alias     string // target of all requests
+	name      string // of the index to create if none exists
 	client    *elastictransport.Client
 	transport *http.Transport
 
 	bulks     *batching.Group[[]line, bulkAnswer]
-	bulkAt    atomic.Int64                     // when the last bulk went, nanoseconds since 1970
-	refreshes *batching.Group[struct{}, error] // that are asked for
-	waits     *batching.Group[struct{}, error] // for those that the server makes
+	bulkAt    atomic.Int64                     // time of the last bulk, Unix nanoseconds
+	refreshes *batching.Group[struct{}, error] // refreshes requested explicitly
+	waits     *batching.Group[struct{}, error] // waits for the server's own refreshes
 	pace      pace
 	flat      atomic.Bool  // vectors have no graph yet
-	unseen    atomic.Int64 // entries written since the index was measured
+	unseen    atomic.Int64 // entries written since the index was last measured
 
 	making   sync.Mutex
 	made     atomic.Bool
-	seen     atomic.Bool // it has been there
-	genuine  atomic.Bool // the server has named itself Elasticsearch
-	rescores atomic.Bool // the server can compare what it found nearest once more
+	seen     atomic.Bool // the index has existed
+	genuine  atomic.Bool // the server identified itself as Elasticsearch
+	rescores atomic.Bool // the server can rescore its nearest hits
 	closed   atomic.Bool
 
-	migrating  atomic.Bool // documents of format 1 may be there
+	migrating  atomic.Bool // there may be documents of format 1
 	life       context.Context
 	end        context.CancelFunc
 	background sync.WaitGroup
@@ -119,11 +119,10 @@ type Index struct {
 
 var _ index.Index = (*Index)(nil)
 
-// Open connects and makes the index when it is missing. When Elasticsearch
-// does not answer Open still succeeds: every call tries again, and fails with
-// sheaf.ErrUnavailable meanwhile. What waiting cannot cure (another server at
-// the address, wrong credentials, an index of another model) is a
-// *sheaf.Failure that says what to do.
+// Open connects, and creates the index if it is missing. It succeeds even if
+// Elasticsearch is down: every call retries, and fails with sheaf.ErrUnavailable
+// until then. What waiting cannot fix (a different server at the address, wrong
+// credentials, an index of another model) is a *sheaf.Failure that says what to do.
 func Open(ctx context.Context, config Config) (*Index, error) {
 	if config.Dim < 0 || config.Dim > maxDim {
 		return nil, fmt.Errorf("%w: an index of vectors with %d values: at most %d", sheaf.ErrInvalid, config.Dim, maxDim)
@@ -167,10 +166,10 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	}
 	options := []elastictransport.Option{
 		elastictransport.WithURLs(nodes...), elastictransport.WithTransport(transport), elastictransport.WithUserAgent("sheaf"),
-		elastictransport.WithDisableRetry(), // repeated here, with the same bound for all reasons
+		elastictransport.WithDisableRetry(), // retried here, with one limit for all causes
 	}
 	user, password := config.Username, config.Password
-	if u := nodes[0].User; u != nil { // the first node's are those of all
+	if u := nodes[0].User; u != nil { // the first node's credentials apply to all
 		user = u.Username()
 		password, _ = u.Password()
 	}
@@ -203,7 +202,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 	return x, nil
 }
 
-// authorized sends credentials as they are at each request.
+// authorized sets the current credentials on each request.
 type authorized struct {
 	http.RoundTripper
 	header func() string
@@ -215,7 +214,7 @@ func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.RoundTripper.RoundTrip(r)
 }
 
-// liveHeader is nil where the credentials do not change.
+// liveHeader returns nil if the credentials do not change.
 func liveHeader(c Config, user string) func() string {
 	switch {
 	case c.APIKey != "" && c.Key != nil:
@@ -228,8 +227,8 @@ func liveHeader(c Config, user string) func() string {
 	return nil
 }
 
-// redact drops user and password from a URL that goes into a message, and from
-// what was meant to be one.
+// redact removes user and password from a URL for use in a message, even if it is
+// malformed.
 func redact(u string) string {
 	if i := strings.LastIndexByte(u, '@'); i >= 0 {
 		scheme, _, ok := strings.Cut(u[:i], "://")
@@ -241,7 +240,7 @@ func redact(u string) string {
 	return u
 }
 
-// indexName keeps what Elasticsearch allows in names of indexes.
+// indexName replaces characters that Elasticsearch does not allow in index names.
 func indexName(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(s) {
@@ -255,15 +254,16 @@ func indexName(s string) string {
 	return name[:min(len(name), 200)]
 }
 
-// mapping of a new index. What is searched by words are the terms of
-// index.Analyze, so that this index and the embedded one rank alike; the
-// server only cuts them at spaces. They and the vector stay in _source: an update or reindex without it would drop the
-// chunk from the vector side without a word; requests leave it out instead.
+// mapping is the mapping of a new index. The terms of index.Analyze are what word
+// searches match, so that this index and the embedded one rank alike; the server
+// only splits them at spaces. Terms and vector stay in _source, because an update
+// or reindex without it would silently drop the chunk from the vector side;
+// requests exclude them instead.
 func (x *Index) mapping() map[string]any {
 	type m = map[string]any
 	keyword, stored := m{"type": "keyword"}, m{"type": "object", "enabled": false}
 	shown := m{"type": "keyword", "index": false, "doc_values": false}
-	flat := m{"type": "flattened", "ignore_above": 8000} // longer values would be refused by Lucene
+	flat := m{"type": "flattened", "ignore_above": 8000} // Lucene rejects longer values
 	properties := m{
 		"tenant": keyword, "dataset": keyword, "document": keyword, "range": keyword, "media_type": keyword,
 		"pages": m{"type": "integer"}, "metadata": flat, "columns": flat,
@@ -280,8 +280,8 @@ func (x *Index) mapping() map[string]any {
 	return m{
 		"settings": m{
 			"number_of_shards": x.config.Shards, "number_of_replicas": x.config.Replicas,
-			// Whoever needs what was written waits for the next refresh. Each one more is
-			// a small segment, which is written once more with every merge.
+			// Callers that need their writes visible wait for the next refresh.
+			// Each extra one makes a small segment that every merge rewrites.
 			"refresh_interval": x.interval(),
 		},
 		"mappings": m{
@@ -292,11 +292,11 @@ func (x *Index) mapping() map[string]any {
 	}
 }
 
-// fieldNames are those of the fields that are searched by words.
+// fieldNames are the fields for word searches.
 var fieldNames = [index.Fields]string{index.FieldText: "terms_text", index.FieldHeadings: "terms_headings", index.FieldName: "terms_name"}
 
-// termFields came with format 2, whose number each of its documents has:
-// documents of an index of format 1 are searched in "body" until they have it.
+// termFields were added in format 2, whose number each of its documents carries.
+// Documents of a format 1 index are searched in "body" until they have it.
 var termFields = func() map[string]any {
 	fields := map[string]any{"format": map[string]any{"type": "byte"}}
 	for _, name := range fieldNames {
@@ -305,14 +305,14 @@ var termFields = func() map[string]any {
 	return fields
 }()
 
-// labelFields came later: they are added to an index that lacks them, and what
-// is in it is found by them once it is indexed again.
+// labelFields were added later: they are added to an index without them, and match
+// existing entries once these are indexed again.
 var labelFields = map[string]any{
 	"language": map[string]any{"type": "keyword"}, "keywords": map[string]any{"type": "keyword"}, "tags": map[string]any{"type": "keyword"},
 }
 
-// ensure makes the index and its alias unless they are there, and checks whose
-// vectors it holds. Any number of processes may do it at once.
+// ensure creates the index and its alias if needed, and checks whose vectors it
+// holds. Any number of processes may call it concurrently.
 func (x *Index) ensure(ctx context.Context) error {
 	if x.closed.Load() {
 		return fmt.Errorf("%w: the index is closed", sheaf.ErrUnavailable)
@@ -419,7 +419,7 @@ func (x *Index) ensure(ctx context.Context) error {
 		case answered && e.status == http.StatusNotFound:
 			err := x.do(ctx, esapi.IndicesCreateRequest{Index: x.name, Body: encoded(x.mapping())}, nil)
 			if e, ok := errors.AsType[*answerError](err); ok && e.kind == "resource_already_exists_exception" {
-				// Another process has just made it, or it lost its alias.
+				// Another process has just created it, or it lost its alias.
 				err = x.do(ctx, esapi.IndicesUpdateAliasesRequest{Body: encoded(map[string]any{"actions": []any{
 					map[string]any{"add": map[string]any{"index": x.name, "alias": x.alias, "is_write_index": true}}}})}, nil)
 			}
@@ -433,19 +433,18 @@ func (x *Index) ensure(ctx context.Context) error {
 	return fmt.Errorf("%w: the index %s comes and goes", sheaf.ErrUnavailable, x.alias)
 }
 
-// existing reports whether the index must be there: what it held would be missing
-// from one that is made anew.
+// existing reports whether the index must exist: a new one would lack what it held.
 func (x *Index) existing() bool {
 	return x.config.Existing || x.config.Owner != "" && x.seen.Load()
 }
 
-// Verify looks whether the alias still leads to the index that was opened.
+// Verify checks that the alias still points to the index that was opened.
 func (x *Index) Verify(ctx context.Context) error {
 	x.made.Store(false)
 	return x.ensure(ctx)
 }
 
-// Drop deletes the indexes behind the alias, and with them the alias.
+// Drop deletes the indexes behind the alias and thereby the alias.
 func (x *Index) Drop(ctx context.Context) error {
 	var behind map[string]json.RawMessage
 	err := x.do(ctx, esapi.IndicesGetAliasRequest{Name: []string{x.alias}}, &behind)
@@ -461,27 +460,27 @@ func (x *Index) Drop(ctx context.Context) error {
 	return x.Close()
 }
 
-// canRescore reports whether a server of that version knows rescore_vector,
-// which came with 8.18.
+// canRescore reports whether a server version supports rescore_vector, added in
+// 8.18.
 func canRescore(version string) bool {
 	var major, minor int
 	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return err == nil && (major > 8 || major == 8 && minor >= 18)
 }
 
-// Ping checks that Elasticsearch answers and has the index. It makes none.
+// Ping checks that Elasticsearch responds and has the index. It does not create it.
 func (x *Index) Ping(ctx context.Context) error {
 	if x.closed.Load() {
 		return fmt.Errorf("%w: the index is closed", sheaf.ErrUnavailable)
 	}
 	err := x.explain(x.do(ctx, esapi.IndicesGetSettingsRequest{Index: []string{x.alias}, Name: []string{"index.number_of_shards"}}, nil))
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "index_missing" && !x.seen.Load() {
-		return nil // the first write makes it
+		return nil // the first write creates it
 	}
 	return err
 }
 
-// Close drops the connections. Later calls fail with sheaf.ErrUnavailable.
+// Close closes the connections. Later calls fail with sheaf.ErrUnavailable.
 func (x *Index) Close() error {
 	x.closed.Store(true)
 	x.end()
@@ -502,13 +501,13 @@ func (x *Index) refresh(ctx context.Context) error {
 	})
 }
 
-// shards says how many parts of the index took part in an answer.
+// shards reports how many shards took part in a response.
 type shards struct {
 	Failed   int               `json:"failed"`
 	Failures []json.RawMessage `json:"failures"`
 }
 
-// check makes an answer of some shards only an error: it is not the answer.
+// check makes a partial response an error.
 func (s shards) check() error {
 	if s.Failed == 0 {
 		return nil
@@ -520,7 +519,7 @@ func (s shards) check() error {
 	return fmt.Errorf("%w: %d shards of the index did not answer %s", sheaf.ErrUnavailable, s.Failed, reason)
 }
 
-// answerError is an answer of the server that is not a success.
+// answerError is an error response of the server.
 type answerError struct {
 	status int
 	kind   string // type of the error, such as index_not_found_exception
@@ -531,7 +530,7 @@ func (e *answerError) Error() string {
 	return fmt.Sprintf("Elasticsearch answered %d %s: %s", e.status, e.kind, e.reason)
 }
 
-// encoded is a body of maps, strings and numbers, which always encode.
+// encoded encodes a body of maps, strings and numbers, which cannot fail.
 func encoded(body map[string]any) io.Reader {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -540,13 +539,13 @@ func encoded(body map[string]any) io.Reader {
 	return bytes.NewReader(data)
 }
 
-// ndjson is the header of a body with one JSON object a line. The client writes
-// into it, so that each request needs its own.
+// ndjson returns the header of a body with one JSON object per line. The client
+// modifies it, so each request needs its own.
 func ndjson() http.Header {
 	return http.Header{"Content-Type": {"application/x-ndjson"}}
 }
 
-// do sends one request, which is used up by it, and decodes the answer into out
+// do sends a request, which cannot be reused, and decodes the response into out
 // unless it is nil.
 func (x *Index) do(ctx context.Context, request esapi.Request, out any) error {
 	if err := ctx.Err(); err != nil {
@@ -598,7 +597,7 @@ func (x *Index) do(ctx context.Context, request esapi.Request, out any) error {
 	return nil
 }
 
-// errorDetail is the error object in answers and in items of bulk answers.
+// errorDetail is the error object in responses and in bulk items.
 type errorDetail struct {
 	Type      string `json:"type"`
 	Reason    string `json:"reason"`
@@ -635,7 +634,7 @@ func (x *Index) notElasticsearch() error {
 		"The server at %s is not Elasticsearch 8: check the URL (OpenSearch and proxies that drop the X-Elastic-Product header are not supported).", x.address())
 }
 
-// explain turns an answer into an error of the contract, with a sentence.
+// explain turns an error response into an error of the contract, with a message.
 func (x *Index) explain(err error) error {
 	e, ok := errors.AsType[*answerError](err)
 	if !ok {
@@ -654,7 +653,7 @@ func (x *Index) explain(err error) error {
 			"Elasticsearch at %s refuses the credentials (status %d): correct the API key (index.api_key), or index.username and index.password, and let them create, read and write indexes named %s*; the work that waits goes on.", x.address(), e.status, x.config.Prefix))
 	case e.kind == "index_not_found_exception" || e.kind == "alias_not_found_exception" ||
 		e.status == http.StatusNotFound && strings.Contains(e.reason, "alias"):
-		x.made.Store(false) // without an owner the next call makes it again, empty
+		x.made.Store(false) // without an owner the next call recreates it, empty
 		return wrap(sheaf.ErrUnavailable, sheaf.FailRetryable(sheaf.CategoryTarget, "index_missing",
 			"The Elasticsearch alias %s is gone: point it at its index again, or rebuild the index from the artifacts.", x.alias))
 	case retryable(e.status):
@@ -668,8 +667,8 @@ func retryable(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500
 }
 
-// retry calls f until it succeeds, at most config.Attempts times, waiting
-// longer each time. Only what may pass is repeated.
+// retry calls f until it succeeds, at most config.Attempts times, with backoff. It
+// retries only transient errors.
 func (x *Index) retry(ctx context.Context, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
@@ -687,7 +686,7 @@ func (x *Index) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// wait says that a request is repeated, then sleeps.
+// wait reports a retry, then sleeps.
 func (x *Index) wait(ctx context.Context, attempt int) error {
 	if x.config.Retried != nil {
 		x.config.Retried()

@@ -13,20 +13,20 @@ import (
 	"sheaf/internal/index"
 )
 
-// format is that of the documents. Format 1 had name, headings and text
-// together in a field "body" that the server analysed.
+// format is the document format. Format 1 had name, headings and text together in a
+// field "body" that the server analyzed.
 const format = 2
 
-const migrateBatch = 200 // documents a request: each is written with its vector again
+const migrateBatch = 200 // documents per request: each is rewritten with its vector
 
-// ofFormat1 selects documents that an earlier version wrote.
+// ofFormat1 selects documents written by an earlier version.
 func ofFormat1() any {
 	return map[string]any{"bool": map[string]any{"must_not": []any{map[string]any{"exists": map[string]any{"field": "format"}}}}}
 }
 
-// migrate gives documents of format 1 their terms, until there are none or ctx
-// ends. Any number of processes may do it at once: it repeats nothing that is
-// done, and never brings back what was deleted.
+// migrate adds terms to documents of format 1 until none are left or ctx ends. Any
+// number of processes may run it concurrently: it does not redo finished work and
+// never restores what was deleted.
 func (x *Index) migrate(ctx context.Context) {
 	for attempt := 1; ctx.Err() == nil; {
 		n, err := x.migrateSome(ctx)

@@ -17,37 +17,36 @@ import (
 	"sheaf/internal/index"
 )
 
-// What was written becomes visible with a refresh, which makes a segment: the
-// most that Elasticsearch does for a chunk where each publication asks for one.
-// The server makes one each RefreshEvery by itself, for all processes, and only
-// where there is something new. Publications wait for that one. Where nobody
-// has refreshed for a while one is asked for at once, so that a document that
-// comes alone is not kept waiting.
+// Writes become visible with a refresh, which makes a segment. If each publication
+// requested one, refreshes would be most of Elasticsearch's work per chunk. The
+// server automatically makes one every RefreshEvery, for all processes, if there is
+// anything new, and publications wait for it. After a quiet period one is requested
+// immediately, so that a lone document does not have to wait.
 
 const (
 	waitsAtOnce = 16 // requests of a process that wait for a refresh
 	quietAfter  = 3  // periods without a refresh
-	// busyShare of the periods since this process looked last had a refresh:
-	// others publish.
+	// busyShare is the share of periods with a refresh, since this process last
+	// checked, from which others must be publishing.
 	busyShare = 0.5
-	lookBack  = time.Minute // an older look tells nothing of now
-	// marker is an id that no chunk has. That nothing is deleted under it is an
-	// operation like others, and its answer can wait for the refresh.
+	lookBack  = time.Minute // an older check says nothing about now
+	// marker is an id that no chunk has. Deleting it changes nothing, but is an
+	// operation whose response can wait for the refresh.
 	marker    = "refresh"
-	routeable = 64 // routings that are tried for each shard
+	routeable = 64 // routings tried per shard
 )
 
-// pace is what a process knows of the index's refreshes.
+// pace is what a process knows about the index's refreshes.
 type pace struct {
 	sync.Mutex
-	asked    time.Time // when this process wanted one last
+	asked    time.Time // when this process last wanted one
 	looked   time.Time
-	total    float64 // refreshes of a shard until then
+	total    float64 // refreshes per shard until then
 	settled  bool
-	routings []string // one to each shard
+	routings []string // one per shard
 }
 
-// interval is RefreshEvery as a setting of the index.
+// interval is RefreshEvery as an index setting.
 func (x *Index) interval() string {
 	if x.config.RefreshEvery < 0 {
 		return "30s"
@@ -55,8 +54,8 @@ func (x *Index) interval() string {
 	return fmt.Sprintf("%dms", x.config.RefreshEvery.Milliseconds())
 }
 
-// settle gives an index of an earlier version the interval of this one, and finds
-// a routing to each shard. It does so once.
+// settle sets this version's interval on an index of an earlier one, and finds a
+// routing to each shard. It runs once.
 func (x *Index) settle(ctx context.Context) error {
 	x.pace.Lock()
 	defer x.pace.Unlock()
@@ -88,7 +87,7 @@ func (x *Index) settle(ctx context.Context) error {
 	return err
 }
 
-// routings finds one to each of so many shards; nil where that is not possible.
+// routings finds one routing per shard; nil if that is not possible.
 func (x *Index) routings(ctx context.Context, shards int) ([]string, error) {
 	if shards == 1 {
 		return []string{"0"}, nil
@@ -120,9 +119,8 @@ func (x *Index) routings(ctx context.Context, shards int) ([]string, error) {
 	return all, nil
 }
 
-// Refresh makes what was written visible. It waits for the next refresh that the
-// server makes, for RefreshEvery and a little more, unless there has been none
-// for a while.
+// Refresh makes previous writes visible. It waits for the server's next refresh,
+// for RefreshEvery and a little more, unless there has been none for a while.
 func (x *Index) Refresh(ctx context.Context) error {
 	if err := x.ensure(ctx); err != nil {
 		return err
@@ -135,7 +133,7 @@ func (x *Index) Refresh(ctx context.Context) error {
 	return cmp.Or(err, failed)
 }
 
-// quiet reports whether a refresh of its own is no burden.
+// quiet reports whether an extra refresh is cheap now.
 func (x *Index) quiet(ctx context.Context) bool {
 	now := time.Now()
 	x.pace.Lock()
@@ -151,7 +149,7 @@ func (x *Index) quiet(ctx context.Context) bool {
 	}
 	total, err := x.refreshCount(ctx)
 	if err != nil {
-		return true // the refresh says what is wrong
+		return true // the refresh reports what is wrong
 	}
 	x.pace.Lock()
 	defer x.pace.Unlock()
@@ -160,7 +158,7 @@ func (x *Index) quiet(ctx context.Context) bool {
 	return since > lookBack || more < busyShare*float64(since)/float64(x.config.RefreshEvery)
 }
 
-// refreshCount is how often a shard was refreshed, on average.
+// refreshCount is the average number of refreshes per shard.
 func (x *Index) refreshCount(ctx context.Context) (float64, error) {
 	var stats struct {
 		Shards struct {
@@ -178,15 +176,14 @@ func (x *Index) refreshCount(ctx context.Context) (float64, error) {
 	return float64(stats.All.Total.Refresh.Total) / float64(max(stats.Shards.Successful, 1)), err
 }
 
-// refreshNow asks for a refresh. Those who ask while one is under way share the
-// next.
+// refreshNow requests a refresh. Callers that arrive during one share the next.
 func (x *Index) refreshNow(ctx context.Context) error {
 	failed, err := x.refreshes.Do(ctx, struct{}{})
 	return cmp.Or(err, failed)
 }
 
-// await returns once a refresh has begun after the call. Where the server makes
-// none, one is asked for.
+// await returns once a refresh has started after the call. If the server makes
+// none, it requests one.
 func (x *Index) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, x.config.RefreshEvery+min(x.config.RefreshEvery, time.Second)/2)
 	err := x.mark(limited)
@@ -200,8 +197,8 @@ func (x *Index) await(ctx context.Context) error {
 	return x.refreshNow(ctx)
 }
 
-// mark makes an operation in each shard whose answer waits until it is visible,
-// and with it all before it, on replicas too.
+// mark performs an operation in each shard whose response waits until it, and
+// everything before it, is visible, on replicas too.
 func (x *Index) mark(ctx context.Context) error {
 	x.pace.Lock()
 	routings := x.pace.routings
@@ -234,21 +231,20 @@ func (x *Index) mark(ctx context.Context) error {
 	return nil
 }
 
-// Vectors that have no graph are compared one by one with what is searched for,
-// which for some ten thousand takes no longer than the rest of a search. A graph
-// is the larger part of what Elasticsearch does for a chunk. measured for a
-// chunk: .59 CPU-ms with one and .40 without.
+// flatVectors have no graph: a search compares them one by one, which for some ten
+// thousand takes no longer than the rest of it. A graph adds almost half to the
+// work of Elasticsearch per chunk: measured, .59 CPU-ms with and .40 without.
 const flatVectors = "int8_flat"
 
 func graphOptions() map[string]any {
 	return map[string]any{"type": "int8_hnsw", "m": 16, "ef_construction": graphEffort}
 }
 
-// growsLater reports whether a new index begins without a graph: servers before
-// 8.18, which do not compare what was found once more, are not asked to change.
+// growsLater reports whether a new index starts without a graph. Servers before
+// 8.18, which cannot rescore, are never changed.
 func (x *Index) growsLater() bool { return x.config.GraphFrom > 0 && x.rescores.Load() }
 
-// wrote notes entries, and looks now and then whether a graph is due.
+// wrote counts entries and occasionally checks whether a graph is due.
 func (x *Index) wrote(ctx context.Context, n int) {
 	if !x.flat.Load() || x.unseen.Add(int64(n)) < int64(max(x.config.GraphFrom/10, 1)) {
 		return
@@ -257,8 +253,8 @@ func (x *Index) wrote(ctx context.Context, n int) {
 	x.grow(ctx)
 }
 
-// grow has new segments get a graph once the index is large: those that are there
-// get theirs when they are merged. What fails is tried again later.
+// grow enables a graph for new segments once the index is large; existing segments
+// get one when they are merged. Failures are retried later.
 func (x *Index) grow(ctx context.Context) {
 	var stats struct {
 		All struct {

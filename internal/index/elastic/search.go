@@ -28,8 +28,8 @@ func filtered(filters ...any) any {
 	return map[string]any{"bool": map[string]any{"filter": filters}}
 }
 
-// answerState is what every answer of a search says about itself. An answer of
-// some shards, or of the time until a timeout, is not taken for the answer.
+// answerState is the status in every search response. A partial or timed-out
+// response is an error.
 type answerState struct {
 	TimedOut bool   `json:"timed_out"`
 	Shards   shards `json:"_shards"`
@@ -54,17 +54,17 @@ type answerHits struct {
 	} `json:"hits"`
 }
 
-// searchHeader says where a search of several goes.
+// searchHeader is the header of one search in a multi-search.
 func (x *Index) searchHeader(tenantID string) map[string]any {
 	if x.config.ByDocument {
-		// Each shard would weigh words by what it holds itself.
+		// Otherwise each shard would weight words by its own content.
 		return map[string]any{"index": x.alias, "search_type": "dfs_query_then_fetch"}
 	}
 	return map[string]any{"index": x.alias, "routing": tenantID}
 }
 
-// filters are the conditions of a query, the tenant's first: routing chooses a
-// shard, it does not separate tenants.
+// filters are the conditions of a query, the tenant's first: routing selects a
+// shard, it does not isolate tenants.
 func filters(q *index.Query) []any {
 	all := []any{term("tenant", q.TenantID)}
 	for _, f := range []struct {
@@ -99,8 +99,8 @@ func filters(q *index.Query) []any {
 	return all
 }
 
-// wordQuery asks for any of the words, and for all exact phrases. The score is
-// the sum of BM25 over terms and fields, as in the embedded index.
+// wordQuery matches any of the words and all exact phrases. The score is the sum of
+// BM25 over terms and fields, as in the embedded index.
 func wordQuery(w index.Words, conditions []any, similar bool) any {
 	type m = map[string]any
 	var should []any
@@ -140,12 +140,12 @@ func wordQuery(w index.Words, conditions []any, similar bool) any {
 	return m{"bool": m{"filter": conditions, "should": should, "minimum_should_match": 1}}
 }
 
-// bodyQuery is wordQuery for documents of format 1: it asks for any of the words, and for all exact phrases. Chunks with
-// more of the words score higher by themselves.
+// bodyQuery is wordQuery for documents of format 1: any of the words and all exact
+// phrases. Chunks with more of the words score higher automatically.
 func bodyQuery(w index.Words, conditions []any) any {
 	var must, should []any
 	for _, g := range w.Groups {
-		// Pairs of ideographs are in body.cjk; a single one stands in body.
+		// Pairs of ideographs are in body.cjk; single ones are in body.
 		field := "body"
 		if !g.Prefix && isIdeographic(g.Source) {
 			field = "body.cjk"
@@ -174,8 +174,8 @@ func bodyQuery(w index.Words, conditions []any) any {
 	return map[string]any{"bool": query}
 }
 
-// countQuery counts the texts with each word. The server keeps its answer until
-// the index changes.
+// countQuery counts the texts containing each word. The server caches its response
+// until the index changes.
 func countQuery(w index.Words) map[string]any {
 	type m = map[string]any
 	text := fieldNames[index.FieldText]
@@ -193,7 +193,7 @@ func isIdeographic(s string) bool {
 	return false
 }
 
-// Search asks for both sides in one request.
+// Search queries both sides in one request.
 func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, error) {
 	var c index.Candidates
 	if err := q.Validate(); err != nil {
@@ -236,13 +236,13 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 	if !index.NoVector(q.Vector) {
 		knn := map[string]any{
 			"field": "vector", "query_vector": q.Vector, "k": q.K, "num_candidates": min(10000, max(5*q.K, 200)),
-			"filter": conditions, // inside: the nearest k that match, not those of the nearest k that match
+			"filter": conditions, // inside: the nearest k that match, not the matches among the nearest k
 		}
 		if x.rescores.Load() {
-			// Eight bits a value lose more than the graph does. measured: with twice
-			// as many compared by all bits, .976 of the ten nearest are found
-			// instead of .949, in a single segment .979 instead of .896; for a search
-			// about 2 CPU-ms more.
+			// Eight-bit values lose more than the graph does. Measured: rescoring
+			// twice as many at full precision finds .976 of the ten nearest instead
+			// of .949 (.979 instead of .896 in a single segment), for about 2
+			// CPU-ms more per search.
 			knn["rescore_vector"] = map[string]any{"oversample": 2}
 		}
 		if err := add(&c.Vector, map[string]any{"knn": knn}); err != nil {
@@ -306,7 +306,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 			}
 			hit.Chunk.Text = h.Source.Text
 			if side == &c.Vector {
-				hit.Score = 2*h.Score - 1 // back to the cosine
+				hit.Score = 2*h.Score - 1 // back to cosine
 			} else if q.Highlight {
 				hit.Highlight = words.Highlight(hit.Chunk.Text)
 			}
@@ -322,7 +322,7 @@ const (
 	keepAlive = "2m" // between pages, while the caller works
 )
 
-// Scan reads a point in time, page after page.
+// Scan pages through a point in time.
 func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
 	if err := x.ensure(ctx); err != nil {
 		return err
@@ -340,7 +340,7 @@ func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, ra
 	if err != nil {
 		return err
 	}
-	defer func() { // also when ctx has ended: the server holds files open for it
+	defer func() { // even if ctx has ended: the server keeps files open for it
 		_ = x.do(context.WithoutCancel(ctx), esapi.ClosePointInTimeRequest{Body: encoded(map[string]any{"id": point.ID})}, nil)
 	}()
 	var after []json.RawMessage

@@ -19,8 +19,8 @@ import (
 	"sheaf/internal/index"
 )
 
-// source is a chunk as it is stored. Chunk holds what is not searched, so that
-// it comes back as it was whatever the mapping makes of the rest.
+// source is a chunk as stored. Chunk holds what is not searched, so that it comes
+// back unchanged whatever the mapping does to the rest.
 type source struct {
 	Tenant    string            `json:"tenant"`
 	Dataset   string            `json:"dataset"`
@@ -31,7 +31,7 @@ type source struct {
 	Headings  []string          `json:"headings,omitempty"`
 	Text      string            `json:"text"`
 	Pages     []int             `json:"pages,omitempty"`
-	Metadata  map[string]string `json:"metadata,omitempty"` // to filter by
+	Metadata  map[string]string `json:"metadata,omitempty"` // for filters
 	Columns   map[string]any    `json:"columns,omitempty"`
 	Language  string            `json:"language,omitempty"`
 	Keywords  []string          `json:"keywords,omitempty"`
@@ -40,7 +40,7 @@ type source struct {
 	termSource
 }
 
-// termSource is what a chunk is found by.
+// termSource holds the terms that find a chunk.
 type termSource struct {
 	Format   int      `json:"format"`
 	Text     []string `json:"terms_text,omitempty"`
@@ -53,7 +53,7 @@ func termsOf(e *index.Entry) termSource {
 	return termSource{format, a[index.FieldText], a[index.FieldHeadings], a[index.FieldName]}
 }
 
-// routing chooses the shard of a document.
+// routing selects the shard of a document.
 func (x *Index) routing(tenantID, documentID string) string {
 	if x.config.ByDocument {
 		return documentID
@@ -61,8 +61,8 @@ func (x *Index) routing(tenantID, documentID string) string {
 	return tenantID
 }
 
-// shardsOf are the routings of a request about a tenant, and about one of its
-// documents where that is not ""; nil for all shards.
+// shardsOf returns the routings of a request for a tenant, or for one of its
+// documents if that is not ""; nil means all shards.
 func (x *Index) shardsOf(tenantID, documentID string) []string {
 	if r := x.routing(tenantID, documentID); r != "" {
 		return []string{r}
@@ -76,9 +76,9 @@ type line struct {
 	data []byte // action and source, each with its newline
 }
 
-// Write adds entries in bulk requests of bounded size. The id of a chunk names
-// its content for ever, so a chunk that is there already is success, and a
-// request whose answer was lost can be sent again.
+// Write adds entries in bulk requests of bounded size. A chunk id always names the
+// same content, so an existing chunk is success, and a request whose response was
+// lost can be resent.
 func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 	for i := range entries {
 		if err := entries[i].Validate(x.config.Dim); err != nil {
@@ -131,8 +131,8 @@ func encode(e *index.Entry, routing string) (line, error) {
 	s.Metadata, s.Columns = searchable(c.Metadata), searchableColumns(c.Columns)
 	var b bytes.Buffer
 	action := map[string]any{"create": map[string]any{"_id": c.ID, "routing": routing}}
-	// What is marshaled beforehand would be read through once more by the
-	// encoder, which for a vector takes longer than all else of an entry.
+	// Values marshaled beforehand would be scanned again by the encoder, which for
+	// a vector takes longer than the rest of the entry.
 	encoder := json.NewEncoder(&b)
 	if err := errors.Join(encoder.Encode(action), encoder.Encode(struct {
 		source
@@ -153,10 +153,9 @@ func encode(e *index.Entry, routing string) (line, error) {
 	return line{c.ID, b.Bytes()}, nil
 }
 
-// appendVector writes a vector as integers, the largest of which has four
-// digits. Cosine asks for the direction alone, and a quantized vector keeps a
-// fiftieth of that precision. measured: half the bytes of the values as they
-// are, and a fifth of the time to write.
+// appendVector writes a vector as integers of up to four digits. Cosine needs only
+// the direction, and a quantized vector keeps a fiftieth of that precision.
+// Measured: half the bytes of the raw values, and a fifth of the time to write.
 func appendVector(to []byte, v []float32) []byte {
 	var most float64
 	for _, f := range v {
@@ -172,7 +171,7 @@ func appendVector(to []byte, v []float32) []byte {
 	return to
 }
 
-// searchable drops what a flattened field refuses: NUL, and keys without a name.
+// searchable drops what a flattened field rejects: NUL, and empty keys.
 func searchable(m map[string]string) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
@@ -183,8 +182,8 @@ func searchable(m map[string]string) map[string]string {
 	return out
 }
 
-// searchableColumns is searchable for cells; values that are no scalars are
-// not searched by.
+// searchableColumns is searchable for cells; values that are not scalars are not
+// searchable.
 func searchableColumns(m map[string]any) map[string]any {
 	out := make(map[string]any, len(m))
 	for k, v := range m {
@@ -201,14 +200,14 @@ func searchableColumns(m map[string]any) map[string]any {
 	return out
 }
 
-// Bounds of a bulk that several writes share. measured with bodies of 52 KB, as
-// a range makes them: eight in one request take a quarter less of the server's
-// CPU than eight requests.
+// Bounds of a bulk shared by several writes. Measured with bodies of 52 KB, typical
+// for a range: eight in one request take a quarter less server CPU than eight
+// requests.
 const (
 	gatherBytes   = 1 << 20
 	gatherEntries = 200
 	gatherRanges  = 128
-	gatherTime    = 100 * time.Millisecond // from one bulk to the next, unless there is enough for one
+	gatherTime    = 100 * time.Millisecond // between bulks, unless there is enough for one
 	bulksAtOnce   = 4
 )
 
@@ -221,8 +220,8 @@ func bulkWeight(lines []line) int {
 	return max(size, len(lines)*(gatherBytes/gatherEntries))
 }
 
-// gatherFor is how long lines may wait for others to go with: where none have
-// gone for a while, and for a caller who writes alone, not at all.
+// gatherFor is how long lines may wait for others: not at all if none were sent for
+// a while, or if the caller writes alone.
 func (x *Index) gatherFor(ctx context.Context) time.Duration {
 	if index.Concurrency(ctx) == 1 {
 		return 0
@@ -230,8 +229,8 @@ func (x *Index) gatherFor(ctx context.Context) time.Duration {
 	return max(0, gatherTime-time.Since(time.Unix(0, x.bulkAt.Load())))
 }
 
-// bulk sends lines until each is in, together with those that others send. Items
-// that the server was too busy for are sent again, all others are not.
+// bulk sends lines until all are in, batched with those of other callers. Only
+// items that the server was too busy for are resent.
 func (x *Index) bulk(ctx context.Context, lines []line) error {
 	rest := slices.Clone(lines)
 	for attempt := 1; ; attempt++ {
@@ -251,8 +250,8 @@ func (x *Index) bulk(ctx context.Context, lines []line) error {
 			if !errors.Is(err, sheaf.ErrUnavailable) && !(answered && retryable(e.status) && e.kind != "cluster_block_exception") || attempt >= x.config.Attempts {
 				return x.explain(err)
 			}
-			// The answer was lost or refused: whether the lines are in is not
-			// known, and sending them again is harmless.
+			// The response was lost or refused: whether the lines are in is
+			// unknown, and resending is harmless.
 		} else if len(answer.again) == 0 {
 			return nil
 		} else if attempt >= x.config.Attempts {
@@ -267,14 +266,14 @@ func (x *Index) bulk(ctx context.Context, lines []line) error {
 	}
 }
 
-// bulkAnswer is what came of one caller's lines.
+// bulkAnswer is the outcome of one caller's lines.
 type bulkAnswer struct {
-	again []line // to send again
-	err   error  // of the request, or of a line that will never be in
+	again []line // to resend
+	err   error  // of the request, or of a line that can never succeed
 }
 
-// bulkTogether sends the lines of several callers in one request. What is wrong
-// with one's is no other's error.
+// bulkTogether sends the lines of several callers in one request, without mixing up
+// their errors.
 func (x *Index) bulkTogether(ctx context.Context, all [][]line) []bulkAnswer {
 	x.bulkAt.Store(time.Now().UnixNano())
 	answers, err := x.bulkOnce(ctx, all)
@@ -283,7 +282,7 @@ func (x *Index) bulkTogether(ctx context.Context, all [][]line) []bulkAnswer {
 	}
 	answers = make([]bulkAnswer, len(all))
 	if e, answered := errors.AsType[*answerError](err); answered && !retryable(e.status) && len(all) > 1 {
-		// The server refused the request as a whole, for the sake of one perhaps.
+		// The server refused the entire request, perhaps because of one caller.
 		for i := range all {
 			alone, err := x.bulkOnce(ctx, all[i:i+1])
 			if answers[i].err = err; err == nil {
@@ -298,7 +297,7 @@ func (x *Index) bulkTogether(ctx context.Context, all [][]line) []bulkAnswer {
 	return answers
 }
 
-// bulkOnce makes one request. The error is that of the request.
+// bulkOnce makes one request. The error is the request's.
 func (x *Index) bulkOnce(ctx context.Context, all [][]line) ([]bulkAnswer, error) {
 	var body bytes.Buffer
 	n := 0
@@ -309,8 +308,8 @@ func (x *Index) bulkOnce(ctx context.Context, all [][]line) ([]bulkAnswer, error
 		n += len(lines)
 	}
 	var answer bulkItems
-	// With require_alias a missing index is an error; without, the server
-	// would make one with a guessed mapping.
+	// With require_alias a missing index is an error; without it, the server would
+	// create one with a guessed mapping.
 	request := esapi.BulkRequest{
 		Index: x.alias, Body: &body, Header: ndjson(),
 		RequireAlias: esapi.BoolPtr(true), FilterPath: []string{"errors", "items.*.status", "items.*.error"},
@@ -331,19 +330,19 @@ func (x *Index) bulkOnce(ctx context.Context, all [][]line) ([]bulkAnswer, error
 	return answers, nil
 }
 
-// bulkItems is the answer to a bulk request.
+// bulkItems is the response to a bulk request.
 type bulkItems struct {
 	Errors bool       `json:"errors"`
 	Items  []bulkItem `json:"items"`
 }
 
-// bulkItem is what became of a line, under the name of its action.
+// bulkItem is the outcome of a line, keyed by its action.
 type bulkItem map[string]struct {
 	Status int         `json:"status"`
 	Error  errorDetail `json:"error"`
 }
 
-// sortOut tells what became of one caller's lines.
+// sortOut evaluates the outcome of one caller's lines.
 func sortOut(lines []line, items []bulkItem) (a bulkAnswer) {
 	for i, item := range items {
 		for _, result := range item {
@@ -450,18 +449,18 @@ func (x *Index) DeleteDocument(ctx context.Context, tenantID, documentID string)
 	return x.delete(ctx, x.shardsOf(tenantID, documentID), term("tenant", tenantID), term("document", documentID))
 }
 
-// DeleteTenant removes all that a tenant has.
+// DeleteTenant removes everything of a tenant.
 func (x *Index) DeleteTenant(ctx context.Context, tenantID string) error {
 	return x.delete(ctx, x.shardsOf(tenantID, ""), term("tenant", tenantID))
 }
 
 const (
-	deleteBatch  = 5000 // entries a request, so that each ends in time
+	deleteBatch  = 5000 // entries per request, so that each ends in time
 	deleteRounds = 10000
 )
 
-// delete removes in rounds. Each starts with a refresh: a deletion by query
-// sees refreshed entries only. The last round finds nothing.
+// delete works in rounds. Each starts with a refresh, since delete-by-query only
+// sees refreshed entries. The last round finds nothing.
 func (x *Index) delete(ctx context.Context, routing []string, which ...any) error {
 	if err := x.ensure(ctx); err != nil {
 		return err
@@ -504,9 +503,9 @@ func (x *Index) delete(ctx context.Context, routing []string, which ...any) erro
 		"Elasticsearch did not finish a deletion in %s: it is tried again later.", x.alias))
 }
 
-// Compact has Elasticsearch write every segment anew that holds deleted
-// entries, which goes on behind the call. By itself it does so only where a
-// tenth of a segment is deleted.
+// Compact has Elasticsearch rewrite every segment with deleted entries, which
+// continues after the call. By default it does so only once a tenth of a segment is
+// deleted.
 func (x *Index) Compact(ctx context.Context) error {
 	if err := x.ensure(ctx); err != nil {
 		return err

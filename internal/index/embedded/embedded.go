@@ -1,11 +1,10 @@
-// Package embedded is the index of the default: one SQLite file with postings
-// of words and int8 vectors, which are held in memory and searched by brute
-// force. It needs no service and serves about a million
-// chunks; beyond that, use Elasticsearch.
+// Package embedded is the default index: one SQLite file with word postings and
+// int8 vectors, which are held in memory and searched by brute force. It needs no
+// service and handles about a million chunks; beyond that, use Elasticsearch.
 //
-// One process opens the file at a time. A commit survives the death of the
-// process at any moment (WAL); a power cut may take the last commits with it,
-// which counting before a generation is published detects.
+// One process has the file open at a time. A commit survives the death of the
+// process at any moment (WAL); a power failure may lose the last commits, which is
+// detected by counting before a generation is published.
 package embedded
 
 import (
@@ -35,21 +34,21 @@ import (
 	"sheaf/internal/index"
 )
 
-// Config says where the index lies and whose vectors it holds.
+// Config locates the index and names the model whose vectors it holds.
 type Config struct {
-	Path    string // of the SQLite file; its folder is made when it is missing
+	Path    string // of the SQLite file; its folder is created if missing
 	ModelID string // embedding model of all vectors; "" with Dim 0 for an index without vectors
 	Dim     int    // values in a vector, 0–4096
-	// Owner of the chunks: a file of another owner is refused; "" takes any.
+	// Owner of the chunks: a file of another owner is rejected; "" accepts any.
 	Owner    string
-	Existing bool // do not make the file where it is missing
+	Existing bool // do not create a missing file
 }
 
 const (
-	format       = "2" // of the file; 1 is migrated, another one is refused
+	format       = "2" // of the file; 1 is migrated, any other is rejected
 	maxDim       = 4096
-	maxSearches  = 8       // at once; more wait
-	cacheKiB     = 8 << 10 // of each connection
+	maxSearches  = 8       // concurrent; more wait
+	cacheKiB     = 8 << 10 // per connection
 	mapBytes     = 1 << 30 // of the file that readers may map instead of copying
 	queuedWrites = 64      // calls that wait for the writer; more wait to be queued
 )
@@ -89,7 +88,7 @@ type Index struct {
 	count     atomic.Int64 // chunks in the index
 
 	words    atomic.Pointer[wordIndex]
-	searches chan struct{} // under way
+	searches chan struct{} // in progress
 
 	operations chan *operation
 	closing    chan struct{}
@@ -97,19 +96,18 @@ type Index struct {
 	closeErr   error
 	done       sync.WaitGroup
 
-	// Of the writer alone.
+	// Used only by the writer.
 	nextRow, nextDocument int64
 	nextPart              int64
-	deadSince             time.Time // when parts began to have deleted rows, zero while none has
-	purgeAfter            time.Time // when deleted rows may be taken out of the next part
+	deadSince             time.Time // when parts started to have deleted rows; zero if none has
+	purgeAfter            time.Time // when deleted rows may be removed from the next part
 	insert                [len(inserts)]*sql.Stmt
 }
 
 var _ index.Index = (*Index)(nil)
 
-// Open opens or makes the index. An index of another model or format, a
-// damaged file, and one that another process has open are each a
-// *sheaf.Failure that says what to do.
+// Open opens or creates the index. An index of another model or format, a damaged
+// file, or one opened by another process is a *sheaf.Failure that says what to do.
 func Open(ctx context.Context, config Config) (*Index, error) {
 	if config.Dim < 0 || config.Dim > maxDim {
 		return nil, fmt.Errorf("%w: an index of vectors with %d values: at most %d", sheaf.ErrInvalid, config.Dim, maxDim)
@@ -152,7 +150,7 @@ func missing(path string) error {
 		"The index %s is gone: it is being rebuilt from the artifacts.", path))
 }
 
-// Verify looks whether the file is still the one that was opened.
+// Verify checks that the file is still the one that was opened.
 func (x *Index) Verify(ctx context.Context) error {
 	now, err := os.Stat(x.config.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, x.opened) {
@@ -164,8 +162,8 @@ func (x *Index) Verify(ctx context.Context) error {
 // Drop closes the index and removes its file.
 func (x *Index) Drop(context.Context) error { return errors.Join(x.Close(), Remove(x.config.Path)) }
 
-// Remove deletes the file of an index that is not open, with those beside it.
-// Absent ones are no error.
+// Remove deletes the files of an index that is not open. Missing ones are not an
+// error.
 func Remove(path string) error {
 	var errs []error
 	for _, end := range []string{"", "-wal", "-shm", ".lock"} {
@@ -176,8 +174,8 @@ func Remove(path string) error {
 	return errors.Join(errs...)
 }
 
-// ModelOf reads which model's vectors a file holds; "" where it cannot be read.
-// It changes nothing.
+// ModelOf reads which model's vectors a file holds; "" if it cannot be read. It
+// modifies nothing.
 func ModelOf(ctx context.Context, path string) (id string, dim int) {
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: absolute(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}).String())
 	if err != nil {
@@ -212,7 +210,7 @@ func (x *Index) open(ctx context.Context) error {
 	if x.read, err = connect("query_only(1)", "mmap_size("+strconv.Itoa(mapBytes)+")"); err != nil {
 		return err
 	}
-	x.read.SetMaxOpenConns(maxSearches + 2) // counts and scans beside the searches
+	x.read.SetMaxOpenConns(maxSearches + 2) // counts and scans in addition to searches
 	x.read.SetMaxIdleConns(maxSearches + 2)
 	return x.load(ctx)
 }
@@ -224,7 +222,7 @@ func absolute(path string) string {
 	return filepath.ToSlash(path)
 }
 
-// prepare makes the tables of a new file and checks those of an old one.
+// prepare creates the tables of a new file and checks those of an existing one.
 func (x *Index) prepare(ctx context.Context) error {
 	if _, err := x.write.ExecContext(ctx, schema); err != nil {
 		return err
@@ -239,8 +237,8 @@ func (x *Index) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	// Files of earlier versions know no languages: what is in them is found by
-	// language and label once it is indexed again.
+	// Files of earlier versions have no languages: their content matches language
+	// and label filters only once it is indexed again.
 	var languages int
 	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM pragma_table_info('documents') WHERE name = 'language'`).Scan(&languages); err != nil {
 		return err
@@ -292,8 +290,8 @@ func (x *Index) prepare(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// load reads documents, pages and vectors into memory, several runs of rows at
-// once (measured: 100,000 chunks of 256 values in 0.3 s on two cores).
+// load reads documents, pages and vectors into memory, several runs of rows
+// concurrently (measured: 100,000 chunks of 256 values in 0.3 s on two cores).
 func (x *Index) load(ctx context.Context) error {
 	if _, err := x.write.ExecContext(ctx, `DELETE FROM documents WHERE n NOT IN (SELECT document FROM entries)`); err != nil {
 		return err
@@ -333,7 +331,7 @@ func (x *Index) load(ctx context.Context) error {
 		return sheaf.Fail(sheaf.CategoryCapacity, "index_full", "The index %s has used up its row numbers: delete that file and rebuild the index.", x.config.Path)
 	}
 
-	// Rows are read in parallel and added in order, so that a segment's rows ascend.
+	// Rows are read in parallel and added in order, so a segment's rows ascend.
 	const run = 8192
 	type loaded struct {
 		row      uint32
@@ -392,10 +390,10 @@ func (x *Index) load(ctx context.Context) error {
 	return nil
 }
 
-// errDamaged is a file whose parts do not fit together.
+// errDamaged is a file whose parts are inconsistent.
 var errDamaged = errors.New("the index is damaged")
 
-// newDocument joins a row of documents with its segment.
+// newDocument links a row of documents to its segment.
 func (x *Index) newDocument(n int64, o *origin, key documentKey) (*document, error) {
 	d := &document{key: key, n: n, id: o.id, mediaType: unique.Make(o.mediaType).Value(), language: unique.Make(o.language).Value()}
 	if err := json.Unmarshal([]byte(o.metadata), &d.metadata); err != nil {
@@ -414,7 +412,7 @@ func (x *Index) newDocument(n int64, o *origin, key documentKey) (*document, err
 	return d, nil
 }
 
-// staged is a chunk that is to be published in memory once it is committed.
+// staged is a chunk to publish in memory after the commit.
 type staged struct {
 	row      uint32
 	document *document
@@ -439,7 +437,7 @@ func (x *Index) publish(s staged) {
 	}
 }
 
-// Refresh has nothing to do: a write is visible when it returns.
+// Refresh is a no-op: a write is visible when it returns.
 func (x *Index) Refresh(ctx context.Context) error {
 	if x.closed() {
 		return errClosed
@@ -456,7 +454,7 @@ func (x *Index) Ping(ctx context.Context) error {
 	return x.failure(x.read.QueryRowContext(ctx, `SELECT count(*) FROM properties`).Scan(&n))
 }
 
-// Close waits for the writes under way. Later calls fail with ErrUnavailable.
+// Close waits for writes in progress. Later calls fail with ErrUnavailable.
 func (x *Index) Close() error {
 	x.closeOnce.Do(func() {
 		close(x.closing)
@@ -505,8 +503,8 @@ func (x *Index) Count(ctx context.Context, tenantID string, rangeIDs []string) (
 		if err != nil {
 			return nil, err
 		}
-		// A range is of one document, so that one of its rows tells the tenant,
-		// and the rest is counted in the index of ranges without their rows.
+		// A range belongs to one document, so one of its rows gives the tenant, and
+		// the rest is counted in the index of ranges without reading rows.
 		rows, err := x.read.QueryContext(ctx, `SELECT r.value, (SELECT count(*) FROM entries WHERE range_id = r.value) FROM json_each(?) r
 			WHERE (SELECT d.tenant FROM entries e JOIN documents d ON d.n = e.document WHERE e.range_id = r.value LIMIT 1) = ?`, string(list), tenantID)
 		if err != nil {
@@ -542,8 +540,8 @@ func (x *Index) CountDocument(ctx context.Context, tenantID, documentID string) 
 	return chunks, vectors, err
 }
 
-// Scan pages through the file by row number, so that it holds no lock while
-// each works.
+// Scan pages through the file by row number, so that it holds no lock while each
+// runs.
 func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
 	const pageRows = 1000
 	type ids struct{ chunk, rng, document string }
@@ -579,7 +577,7 @@ func (x *Index) Scan(ctx context.Context, tenantID string, each func(chunkID, ra
 	}
 }
 
-// failure turns an error of SQLite into one of the contract's.
+// failure maps an SQLite error to one of the contract.
 func (x *Index) failure(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, sheaf.ErrInvalid) || errors.Is(err, sheaf.ErrUnavailable) {
@@ -591,14 +589,14 @@ func (x *Index) failure(err error) error {
 	return openFailure(x.config.Path, err)
 }
 
-// openFailure says in a sentence what is wrong with the file at path.
+// openFailure describes what is wrong with the file at path.
 func openFailure(path string, err error) error {
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
 		return f
 	}
 	code := 0
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		code = e.Code() & 0xff // without the extension
+		code = e.Code() & 0xff // without the extended part
 	}
 	switch {
 	case errors.Is(err, errDamaged), code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:

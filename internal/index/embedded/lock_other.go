@@ -6,5 +6,5 @@ import "errors"
 
 var errLocked = errors.New("another process holds the lock")
 
-// lock does nothing where there is no flock: do not open an index twice there.
+// lock is a no-op without flock: do not open an index twice there.
 func lock(string) (release func(), err error) { return func() {}, nil }

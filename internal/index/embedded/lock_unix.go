@@ -11,9 +11,9 @@ import (
 
 var errLocked = errors.New("another process holds the lock")
 
-// lock takes the file at path for this process, or fails with errLocked. The
-// kernel lets go of it when the process dies. A second process on one index
-// would not see the first one's vectors.
+// lock locks the file at path for this process, or fails with errLocked. The kernel
+// releases it when the process dies. A second process on one index would not see
+// the first one's vectors.
 func lock(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -12,18 +12,16 @@ import (
 	"sheaf/internal/index"
 )
 
-// mergeWidth is how many parts of about one size become one: a row is
-// rewritten once for each power of it, and a search looks at no more than
-// mergeWidth parts of each size.
+// mergeWidth is how many parts of similar size become one: a row is rewritten once
+// per power of it, and a search reads at most mergeWidth parts of each size.
 const mergeWidth = 8
 
-// purgeShare bounds the time that is spent on rewriting parts with deleted
-// rows while the index is in use: a twentieth.
+// purgeShare bounds the time spent on rewriting parts with deleted rows while the
+// index is in use: a twentieth.
 const purgeShare = 20
 
-// purgeDelay is how long deleted rows stay in parts where they are few: a new
-// version deletes those of the one before in several steps, and one pass takes
-// them all.
+// purgeDelay is how long a few deleted rows stay in parts: a new version deletes
+// those of the previous one in several steps, and one pass handles all of them.
 const purgeDelay = 2 * time.Second
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
@@ -33,7 +31,7 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// readPositions reads the pieces first to last of a part's positions.
+// readPositions reads chunks first to last of a part's positions.
 func readPositions(ctx context.Context, q queryer, part, first, last int64) ([]byte, error) {
 	rows, err := q.QueryContext(ctx, `SELECT data FROM positions WHERE n BETWEEN ? AND ? ORDER BY n`, part<<16|first, part<<16|last)
 	if err != nil {
@@ -81,7 +79,7 @@ func (x *Index) loadParts(ctx context.Context) error {
 	return rows.Err()
 }
 
-// countDead counts the deleted rows of each part, after a start.
+// countDead counts the deleted rows of each part at startup.
 func (x *Index) countDead() {
 	for _, p := range x.words.Load().parts {
 		for i, code := range p.lengths[index.FieldText] {
@@ -117,9 +115,9 @@ func (x *Index) insertPart(ctx context.Context, tx *sql.Tx, id int64, b *partBui
 	return parsePart(id, data)
 }
 
-// maintain merges parts and takes deleted rows out of them. It returns how
-// long to wait before it is called again, 0 for until something changes.
-// Only the writer calls it. What fails is tried again after the next write.
+// maintain merges parts and removes deleted rows from them. It returns how long to
+// wait before the next call, 0 for until something changes. Only the writer calls
+// it. Failures are retried after the next write.
 func (x *Index) maintain(ctx context.Context, all bool) time.Duration {
 	for {
 		parts := x.words.Load().parts
@@ -153,10 +151,9 @@ func (x *Index) maintain(ctx context.Context, all bool) time.Duration {
 	}
 }
 
-// mergeable finds mergeWidth parts or more of about the same size next to each
-// other at the end of the list, which together are not too large. A part that
-// is larger than the others together is left alone: to write it again costs more
-// than one part less saves.
+// mergeable finds mergeWidth or more adjacent parts of similar size at the end of
+// the list whose total is not too large. A part larger than the others together is
+// left alone: rewriting it costs more than one part less saves.
 func mergeable(parts []*part) (from, to int) {
 	for size := uint32(mergeWidth); size <= maxPartRows; size *= mergeWidth {
 		from := len(parts)
@@ -189,7 +186,7 @@ func mergeable(parts []*part) (from, to int) {
 	return 0, 0
 }
 
-// rewrite makes one part of the living rows of some that follow one another.
+// rewrite merges the live rows of adjacent parts into one part.
 func (x *Index) rewrite(ctx context.Context, from, to int) error {
 	have := x.words.Load().parts
 	tx, err := x.write.BeginTx(ctx, nil)
@@ -227,8 +224,8 @@ func (x *Index) rewrite(ctx context.Context, from, to int) error {
 	return nil
 }
 
-// migrateWords makes the parts of a file of format 1, whose words were in a
-// table of FTS5, from the chunks that it holds, and drops that table.
+// migrateWords builds the parts of a format 1 file, whose words were in an FTS5
+// table, from its chunks, and drops that table.
 func (x *Index) migrateWords(ctx context.Context, tx *sql.Tx) error {
 	for after := int64(0); ; {
 		rows, err := tx.QueryContext(ctx, `SELECT e.n, d.name, c.json FROM entries e JOIN documents d ON d.n = e.document JOIN chunks c ON c.n = e.n

@@ -11,48 +11,48 @@ import (
 	"sheaf/internal/index"
 )
 
-// The word index is a list of parts, each the postings of a run of rows, as
-// the segments of Lucene are. A commit writes its rows as one part; small parts
-// next to each other are merged. A part never changes, so that searches need no
-// lock, and lies in memory without its positions, which only exact phrases
-// read. A search scores every posting of its words: measured with 100,000
-// chunks that takes a few milliseconds for words that stand in all of them, so
-// that bounds to skip postings by would not pay for themselves.
+// The word index is a list of parts, each the postings of a run of rows, like
+// Lucene's segments. A commit writes its rows as one part; adjacent small parts are
+// merged. Parts are immutable, so searches need no lock, and in memory except for
+// positions, which only exact phrases read. A search scores every posting of its
+// words: measured with 100,000 chunks, a few milliseconds for words in all of them,
+// so skipping postings by bounds would not pay.
 //
-// Form of a part, numbers little-endian or as uvarint:
+// Format of a part, numbers little-endian or uvarint:
 //
-//	header   first row, rows of the run, sizes of samples and terms; of each
-//	         field: rows that have it, terms in all of them
-//	lengths  of each field: the length code of each row
-//	samples  of each sampleEvery-th term: where it, its postings and its
-//	         positions begin (3 × uint32)
+//	header   first row, rows of the run, sizes of samples and terms; per field:
+//	         rows that have it, terms in all of them
+//	lengths  per field: the length code of each row
+//	samples  per sampleEvery-th term: where it, its postings and its positions
+//	         begin (3 × uint32)
 //	terms    in order: size, field and bytes; rows, sizes of its postings and of
 //	         its positions
-//	postings of each term: distance to the row before ×2, +1 for a single
-//	         occurrence, else followed by their number
+//	postings per term: distance to the previous row ×2, +1 for a single
+//	         occurrence, otherwise followed by their number
 //
-// Positions, of each occurrence the distance to the one before in that row and
+// Positions are stored separately: for each occurrence the distance to the previous
+// one in that row and field.
 // field, are a text of their own.
 
 const (
-	maxPartRows    = 8192 // of a part; deleting a row rewrites its part
+	maxPartRows    = 8192 // per part; deleting a row rewrites its part
 	sampleEvery    = 32
 	headerBytes    = 4*4 + index.Fields*(4+8)
-	positionsBytes = 64 << 10 // of a row of table positions
+	positionsBytes = 64 << 10 // per row of table positions
 )
 
-// fieldStats are what BM25 needs to know of a field.
+// fieldStats are the BM25 statistics of a field.
 type fieldStats struct {
 	rows  int // that have the field
 	terms int // in all of them
 }
 
-// part is a run of rows as postings. Only dead ever changes.
+// part holds the postings of a run of rows. Only dead ever changes.
 type part struct {
-	dead    int   // rows that were deleted; only the writer reads and writes it
+	dead    int   // deleted rows; only the writer accesses it
 	id      int64 // row of table parts
 	first   uint32
-	rows    uint32 // of the run, dead ones included
+	rows    uint32 // of the run, including dead ones
 	stats   [index.Fields]fieldStats
 	lengths [index.Fields][]byte // length code of each row
 
@@ -60,9 +60,9 @@ type part struct {
 	data                     []byte // all of it
 }
 
-func (p *part) end() uint32 { return p.first + p.rows } // behind its last row
+func (p *part) end() uint32 { return p.first + p.rows } // one past its last row
 
-// parsePart takes a part apart. It fails with errDamaged.
+// parsePart decodes a part. It fails with errDamaged.
 func parsePart(id int64, data []byte) (*part, error) {
 	if len(data) < headerBytes {
 		return nil, errDamaged
@@ -83,7 +83,7 @@ func parsePart(id int64, data []byte) (*part, error) {
 	return p, nil
 }
 
-// termEntry is a term of a part: where its postings and positions are.
+// termEntry is a term of a part and the location of its postings and positions.
 type termEntry struct {
 	key                 []byte // field, then the term
 	rows                int
@@ -92,13 +92,13 @@ type termEntry struct {
 	positionsSize       uint32
 }
 
-// cursor walks over the terms of a part.
+// cursor iterates over the terms of a part.
 type cursor struct {
 	termEntry
 	rest []byte
 }
 
-// at starts a cursor before the n-th sample's term.
+// at returns a cursor before the n-th sample's term.
 func (p *part) at(n int) cursor {
 	if len(p.samples) == 0 {
 		return cursor{}
@@ -126,7 +126,7 @@ func (c *cursor) number() uint64 {
 	return v
 }
 
-// seek finds the first term that is not below key.
+// seek finds the first term not below key.
 func (p *part) seek(key []byte) (cursor, bool) {
 	lo, hi := 0, len(p.samples)/12
 	for lo < hi { // the first sample above key
@@ -148,7 +148,7 @@ func (p *part) seek(key []byte) (cursor, bool) {
 	return c, false
 }
 
-// find looks for one term.
+// find looks up one term.
 func (p *part) find(key []byte) (termEntry, bool) {
 	c, ok := p.seek(key)
 	return c.termEntry, ok && bytes.Equal(c.key, key)
@@ -156,8 +156,8 @@ func (p *part) find(key []byte) (termEntry, bool) {
 
 func (p *part) list(e termEntry) []byte { return p.postings[e.postings : e.postings+e.postingsSize] }
 
-// nextPosting reads one posting: its row counted from the one before, and how
-// often the term stands there.
+// nextPosting reads one posting: the distance to the previous row, and the number
+// of occurrences.
 func nextPosting(list []byte) (distance, times uint32, rest []byte) {
 	v, n := binary.Uvarint(list)
 	list = list[n:]
@@ -168,12 +168,12 @@ func nextPosting(list []byte) (distance, times uint32, rest []byte) {
 	return uint32(v >> 1), uint32(t), list[n:]
 }
 
-// termKey is how a term of a field is sorted and stored.
+// termKey is the sort and storage key of a term in a field.
 func termKey(f index.Field, term string) []byte {
 	return append([]byte{byte(f)}, term...)
 }
 
-// partBuilder collects rows, in order, into a part.
+// partBuilder builds a part from rows in order.
 type partBuilder struct {
 	first   uint32
 	rows    uint32
@@ -182,12 +182,12 @@ type partBuilder struct {
 	lists   map[string]*list
 }
 
-// list is a term in the making.
+// list is a term being built.
 type list struct {
 	rows                int
 	last                uint32 // row
 	postings, positions []byte
-	times               int // in the row that is being added
+	times               int // in the row being added
 	position            int // the last one there
 	pending             []byte
 }
@@ -196,7 +196,7 @@ func newPartBuilder(first uint32) *partBuilder {
 	return &partBuilder{first: first, lists: make(map[string]*list)}
 }
 
-// extend counts rows without terms until row is the next.
+// extend adds rows without terms up to row.
 func (b *partBuilder) extend(row uint32) {
 	for b.first+b.rows < row {
 		for f := range b.lengths {
@@ -206,7 +206,7 @@ func (b *partBuilder) extend(row uint32) {
 	}
 }
 
-// add adds a row, which must be above all before it.
+// add adds a row, which must be above all previous ones.
 func (b *partBuilder) add(row uint32, a *index.Analyzed) {
 	b.extend(row)
 	var key []byte
@@ -249,7 +249,7 @@ func (b *partBuilder) add(row uint32, a *index.Analyzed) {
 	b.rows++
 }
 
-// append adds a posting whose positions are encoded already.
+// append adds a posting with already encoded positions.
 func (l *list) append(row, times uint32, positions []byte) {
 	v := uint64(row-l.last) << 1
 	if times == 1 {
@@ -301,9 +301,9 @@ func (b *partBuilder) encode() (data, positions []byte) {
 	return data, positions
 }
 
-// merge adds all living rows of a part, which must lie above those before it.
-// Lengths of rows above 39 terms are known in four bits only, so that the sum
-// of a field's terms is counted from the postings.
+// merge adds all live rows of a part, which must be above those already added. The
+// length codes of rows above 39 terms have only four bits, so a field's total is
+// counted from the postings.
 func (b *partBuilder) merge(p *part, positions []byte, alive func(row uint32) bool) {
 	b.extend(p.first)
 	living := make([]bool, p.rows)
@@ -349,7 +349,7 @@ func (b *partBuilder) merge(p *part, positions []byte, alive func(row uint32) bo
 	}
 }
 
-// wordIndex is the list of parts as of one moment, by row.
+// wordIndex is a snapshot of the list of parts, by row.
 type wordIndex struct {
 	parts []*part
 	stats [index.Fields]fieldStats

@@ -11,7 +11,7 @@ import (
 	"sheaf/internal/index"
 )
 
-// filter is a query's conditions as functions of what is held in memory.
+// filter holds a query's conditions, evaluated in memory.
 type filter struct {
 	directory  *directory
 	tenant     string
@@ -32,7 +32,7 @@ func newFilter(d *directory, q *index.Query) *filter {
 	}
 }
 
-// rowSet has a bit a row.
+// rowSet has one bit per row.
 type rowSet []uint64
 
 // add reports whether the row is new to the set.
@@ -50,7 +50,7 @@ func (s rowSet) has(row uint32) bool {
 	return int(row/64) < len(s) && s[row/64]&(1<<(row%64)) != 0
 }
 
-// rowsLabeled finds the rows that have one of the labels of a kind.
+// rowsLabeled finds the rows with any of the labels of a kind.
 func (x *Index) rowsLabeled(ctx context.Context, kind string, labels []string) (rowSet, error) {
 	wanted := make([]string, len(labels))
 	for i, l := range labels {
@@ -76,13 +76,13 @@ func (x *Index) rowsLabeled(ctx context.Context, kind string, labels []string) (
 	return s, rows.Err()
 }
 
-// Kinds of labels, the first byte of what is in table labels.
+// Kinds of labels: the first byte of an entry in table labels.
 const (
 	keywordLabel = "k"
 	tagLabel     = "t"
 )
 
-// set is nil when there is nothing to choose by.
+// set returns values as a set, or nil if there are none.
 func set(values []string) map[string]bool {
 	if len(values) == 0 {
 		return nil
@@ -137,8 +137,8 @@ func (f *filter) keep(row uint32) bool {
 	return slices.ContainsFunc(list, func(p int) bool { return p >= f.from && (f.to <= 0 || p <= f.to) })
 }
 
-// Search runs both sides at the same time. At most maxSearches searches run;
-// more wait for their turn or for ctx.
+// Search runs both sides concurrently. At most maxSearches searches run; more wait
+// for a slot or for ctx.
 func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, error) {
 	if x.closed() {
 		return index.Candidates{}, errClosed
@@ -220,8 +220,8 @@ func (x *Index) searchVectors(q *index.Query, f *filter, vector []int16, inverse
 	return best.sorted()
 }
 
-// fetch reads the chunks of both sides. What was deleted since it was found is
-// not in the answer.
+// fetch reads the chunks of both sides. Those deleted since they were found are
+// omitted.
 func (x *Index) fetch(ctx context.Context, sides ...[]scored) (map[uint32]*sheaf.Chunk, error) {
 	found := make(map[uint32]*sheaf.Chunk)
 	var list []uint32
@@ -236,7 +236,7 @@ func (x *Index) fetch(ctx context.Context, sides ...[]scored) (map[uint32]*sheaf
 	if len(list) == 0 {
 		return found, nil
 	}
-	slices.Sort(list) // in the order of the file
+	slices.Sort(list) // in file order
 	numbers, err := json.Marshal(list)
 	if err != nil {
 		return nil, err
@@ -261,8 +261,8 @@ func (x *Index) fetch(ctx context.Context, sides ...[]scored) (map[uint32]*sheaf
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	// Decoding takes longer than reading, and a quarter of a search where one
-	// core does it alone.
+	// Decoding takes longer than reading, and would take a quarter of a search on a
+	// single core.
 	chunks := make([]sheaf.Chunk, len(read))
 	err = onAllCores(len(read), 16, func(i int) error {
 		if err := decodeChunk(read[i].data, &chunks[i]); err != nil {

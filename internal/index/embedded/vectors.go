@@ -9,27 +9,27 @@ import (
 	"sync/atomic"
 )
 
-// Vectors are searched by brute force: one pass over int8 rows that lie next
-// to each other. Measured on one core, 100,000 rows of 256 values: 3 ms with
-// AVX2, 20 ms in plain Go, against exact results; graph indexes in Go lose
-// recall or cost as much to build as the rest of ingestion together.
+// Vectors are searched by brute force: one pass over contiguous int8 rows. Measured
+// on one core, 100,000 rows of 256 values: 3 ms with AVX2, 20 ms in plain Go, with
+// exact results; graph indexes in Go lose recall or cost as much to build as the
+// rest of ingestion together.
 
 const (
-	laneWidth  = 32   // the dot product works on this many values at a time
+	laneWidth  = 32   // the dot product processes this many values at a time
 	blockRows  = 4096 // rows per allocation
 	queryScale = 2047 // 12 bits: 127*2047*4096 values still fits an int32
 )
 
-// segment holds the vectors of one dataset of one tenant, so that a search
-// reads those of its own datasets alone. Rows are only ever appended; readers
-// work on a snapshot of the slice headers while writers add behind it.
+// segment holds the vectors of one dataset of a tenant, so that a search reads only
+// its own datasets. Rows are only appended; readers use a snapshot of the slice
+// headers while writers append.
 type segment struct {
 	tenant, dataset string
 
 	mu     sync.Mutex
 	blocks []block
 	rows   int
-	dead   int // rows whose chunk was deleted and that still lie here
+	dead   int // rows whose chunk was deleted but that are still stored
 }
 
 type block struct {
@@ -38,8 +38,8 @@ type block struct {
 	rows    []uint32  // the chunk's row number, ascending
 }
 
-// quantise writes v as int8 into dst (longer than v by its padding) and
-// returns 1/length of what was written, 0 for a vector without length.
+// quantise writes v as int8 into dst (longer than v by its padding) and returns
+// 1/length of what was written, 0 for a zero vector.
 func quantise(dst []int8, v []float32) float32 {
 	var most float64
 	for _, x := range v {
@@ -67,7 +67,7 @@ func inverseLength(v []int8) float32 {
 }
 
 // quantiseQuery is quantise with 12 bits, padded to the width of the rows: the
-// query's rounding then adds nothing to that of the rows.
+// query's rounding error is then negligible.
 func quantiseQuery(v []float32, dim int) (q []int16, inverse float32) {
 	var most float64
 	for _, x := range v {
@@ -93,7 +93,7 @@ func (s *segment) add(row uint32, values []int8, inverse float32) {
 		s.blocks = append(s.blocks, block{})
 	}
 	b := &s.blocks[len(s.blocks)-1]
-	if len(b.rows) == cap(b.rows) { // grow by hand: never beyond a block
+	if len(b.rows) == cap(b.rows) { // grow manually: never beyond a block
 		capRows := min(max(64, 2*cap(b.rows)), blockRows)
 		b.values = append(make([]int8, 0, capRows*len(values)), b.values...)
 		b.inverse = append(make([]float32, 0, capRows), b.inverse...)
@@ -112,8 +112,8 @@ func (s *segment) snapshot() []block {
 	return slices.Clone(s.blocks)
 }
 
-// forget counts a deleted row and, once a quarter of the rows are gone, copies
-// the living ones together.
+// forget counts a deleted row and, once a quarter of the rows are deleted, compacts
+// the rest.
 func (s *segment) forget(alive func(row uint32) bool) {
 	s.mu.Lock()
 	s.dead++
@@ -135,7 +135,7 @@ func (s *segment) forget(alive func(row uint32) bool) {
 			}
 		}
 	}
-	s.mu.Lock() // there is one writer, so nothing was added meanwhile
+	s.mu.Lock() // there is one writer, so nothing was added in the meantime
 	s.blocks, s.rows, s.dead = fresh.blocks, fresh.rows, 0
 	s.mu.Unlock()
 }
@@ -146,7 +146,7 @@ type scored struct {
 	score float32
 }
 
-// better orders by score, then by row: the same search gives the same order.
+// better orders by score, then by row, so that searches are deterministic.
 func (a scored) better(b scored) bool {
 	return a.score > b.score || a.score == b.score && a.row < b.row
 }
@@ -157,7 +157,7 @@ type top struct {
 	heap []scored
 }
 
-// floor is the score that a row must not be below to get in.
+// floor is the minimum score to get in.
 func (t *top) floor() float32 {
 	if len(t.heap) < t.k {
 		return float32(math.Inf(-1))
@@ -211,7 +211,7 @@ func (t *top) sorted() []scored {
 	return t.heap
 }
 
-// scan pushes the rows of a snapshot that keep lets through.
+// scan pushes the rows of a snapshot that keep accepts.
 func scan(t *top, blocks []block, query []int16, queryInverse float32, keep func(row uint32) bool) {
 	var dots [blockRows]int32
 	for _, b := range blocks {
@@ -246,8 +246,8 @@ func dotRowsPlain(dst []int32, rows []int8, query []int16) {
 	}
 }
 
-// document is what filters look at, shared by the chunks of a document that
-// have the same name, metadata and language. Kept small: there may be one per chunk.
+// document is what filters read, shared by a document's chunks with the same name,
+// metadata and language. Kept small: there may be one per chunk.
 type document struct {
 	key       documentKey
 	n         int64 // in table documents
@@ -256,7 +256,7 @@ type document struct {
 	mediaType string
 	language  string
 	metadata  map[string]string
-	chunks    int // only the writer reads and writes it
+	chunks    int // only the writer accesses it
 }
 
 // documentKey is a digest of a row of documents.
@@ -277,20 +277,20 @@ func (o *origin) key() (k documentKey) {
 	return k
 }
 
-// entry is what is held in memory of each chunk beside its vector: 16 bytes,
-// addressed by row number. A nil document means that there is no such chunk.
+// entry is what is held in memory for each chunk besides its vector: 16 bytes,
+// indexed by row number. A nil document means that there is no such chunk.
 type entry struct {
 	document atomic.Pointer[document]
 	from, to uint32 // first and last page, set before document
 }
 
-// gapped in entry.to says that the pages between from and to are not all the
-// chunk's: the list is in directory.gaps.
+// gapped in entry.to means that the pages from..to are not all the chunk's: the
+// list is in directory.gaps.
 const gapped = 1 << 31
 
 type page [blockRows]entry
 
-// directory finds entries by row number. There is one writer; readers need no lock.
+// directory maps row numbers to entries. There is one writer; readers need no lock.
 type directory struct {
 	pages atomic.Pointer[[]*page]
 	gaps  sync.Map // uint32 row → []int

@@ -14,29 +14,29 @@ import (
 	"sheaf/internal/index"
 )
 
-// termField is a term of a query in one field of one part.
+// termField is a query term in one field of one part.
 type termField struct {
 	rows     int      // that have it
-	postings [][]byte // one list, or one of each term that starts so
+	postings [][]byte // one list, or one per term with the prefix
 }
 
-// clause is a term of a query in one field: its weight and its postings by part.
+// clause is a query term in one field: its weight and its postings by part.
 type clause struct {
 	field    index.Field
 	term     index.QueryTerm
 	weight   float32
 	byPart   []termField
-	constant bool // the weight is the score, however often and in whatever length
+	constant bool // the weight is the score, regardless of frequency and length
 }
 
-// maxPrefixTerms bounds the terms of a part that a prefix stands for.
+// maxPrefixTerms bounds the terms of a part that a prefix matches.
 const maxPrefixTerms = 256
 
 var accumulators = sync.Pool{New: func() any { return new([maxPartRows]float32) }}
 
-// searchWords finds the k rows with the highest sum of BM25 over terms and
-// fields that the filter keeps and that have all quoted phrases: exactly those
-// that scoring every row would find.
+// searchWords finds the k rows with the highest sum of BM25 over terms and fields
+// that pass the filter and contain all quoted phrases: the same ones that scoring
+// every row would find.
 func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int, similar bool) (best []scored, idf map[string]float64, err error) {
 	for range 10 {
 		idf = make(map[string]float64, len(w.Terms))
@@ -47,8 +47,8 @@ func (x *Index) searchWords(ctx context.Context, w index.Words, f *filter, k int
 	return nil, nil, fmt.Errorf("%w: the index is being rewritten", sheaf.ErrUnavailable)
 }
 
-// errMerged says that a part whose positions were to be read is no longer in
-// the file: another has taken its place.
+// errMerged means that a part whose positions were to be read was replaced in the
+// file by another.
 var errMerged = errors.New("the part was merged")
 
 func (x *Index) scoreWords(ctx context.Context, all *wordIndex, w index.Words, f *filter, k int, similar bool, idf map[string]float64) ([]scored, error) {
@@ -145,7 +145,7 @@ func (p *part) lookup(field index.Field, t index.QueryTerm) (found termField) {
 	return found
 }
 
-// lookupSimilar finds the postings of terms like one.
+// lookupSimilar finds the postings of similar terms.
 func (p *part) lookupSimilar(field index.Field, term string) (found termField) {
 	add := func(e termEntry) {
 		if len(found.postings) < maxPrefixTerms {
@@ -172,7 +172,7 @@ func (p *part) lookupSimilar(field index.Field, term string) (found termField) {
 	return found
 }
 
-// score adds what the clause gives to each row of a part.
+// score adds the clause's contribution to each row of a part.
 func (c *clause) score(p *part, n int, sum []float32, saturation *[256]float32) {
 	lists := c.byPart[n].postings
 	if c.constant {
@@ -194,7 +194,7 @@ func (c *clause) score(p *part, n int, sum []float32, saturation *[256]float32) 
 		row := uint32(0)
 		for len(list) > 0 {
 			v, times := uint64(list[0]), float32(1)
-			if v < 0x80 { // most are: the loop runs once for each posting
+			if v < 0x80 { // the common case: this loop runs once per posting
 				list = list[1:]
 			} else {
 				var n int
@@ -212,8 +212,8 @@ func (c *clause) score(p *part, n int, sum []float32, saturation *[256]float32) 
 	}
 }
 
-// required is the set of rows of a part, counted from its first, that have all
-// quoted phrases of a query; nil when there are none.
+// required returns the rows of a part, counted from its first, that contain all
+// quoted phrases of a query; nil if it has none.
 func (x *Index) required(ctx context.Context, p *part, w index.Words) (rowSet, error) {
 	var all rowSet
 	for _, g := range w.Groups {
@@ -246,7 +246,7 @@ func (x *Index) required(ctx context.Context, p *part, w index.Words) (rowSet, e
 	return all, nil
 }
 
-// phrase adds the rows of a part in which the terms follow one another.
+// phrase adds the rows of a part in which the terms are consecutive.
 func (x *Index) phrase(ctx context.Context, p *part, field index.Field, terms []string, found rowSet) error {
 	entries := make([]termEntry, len(terms))
 	for i, t := range terms {
@@ -255,7 +255,7 @@ func (x *Index) phrase(ctx context.Context, p *part, field index.Field, terms []
 			return nil
 		}
 	}
-	var starts []uint64 // row, then position, of where the phrase may begin
+	var starts []uint64 // row, then position, of each possible start of the phrase
 	for i, e := range entries {
 		positions, err := x.positions(ctx, p.id, e)
 		if err != nil {
@@ -293,7 +293,7 @@ func (x *Index) phrase(ctx context.Context, p *part, field index.Field, terms []
 	return nil
 }
 
-// intersection keeps what is in both of two ascending lists.
+// intersection returns the values in both of two ascending lists.
 func intersection(a, b []uint64) []uint64 {
 	out := a[:0]
 	for _, v := range a {
@@ -306,7 +306,7 @@ func intersection(a, b []uint64) []uint64 {
 	return out
 }
 
-// positions reads those of a term of a part.
+// positions reads the positions of a term in a part.
 func (x *Index) positions(ctx context.Context, part int64, e termEntry) ([]byte, error) {
 	first, last := int64(e.positions/positionsBytes), int64((e.positions+e.positionsSize)/positionsBytes)
 	data, err := readPositions(ctx, x.read, part, first, last)

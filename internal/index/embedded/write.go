@@ -18,27 +18,27 @@ import (
 	"sheaf/internal/index"
 )
 
-// All writes go through one goroutine. Calls that arrive while a commit is
-// under way are joined into the next one, so that many small writes cost few
-// commits. Memory changes after the commit, in the same order.
+// All writes go through one goroutine. Calls that arrive during a commit are joined
+// into the next one, so that many small writes take few commits. Memory is updated
+// after the commit, in the same order.
 
-// groupEntries is about how many entries one commit takes at most: more would
-// keep the first caller waiting.
+// groupEntries is roughly the maximum entries per commit: more would keep the first
+// caller waiting.
 const groupEntries = 4096
 
 // operation is one call of Write or Delete.
 type operation struct {
 	ctx        context.Context
 	entries    []prepared
-	concurrent int // writes that the caller makes at once
+	concurrent int // concurrent writes of the caller
 	tenant     string
 	ranges     []string // to delete
 	doc        string   // to delete
 	done       chan error
 }
 
-// prepared is an entry made ready on the caller's goroutine, so that the
-// writer does nothing but write.
+// prepared is an entry prepared on the caller's goroutine, so that the writer only
+// writes.
 type prepared struct {
 	id, rangeID string
 	origin      origin
@@ -67,8 +67,8 @@ func (x *Index) Write(ctx context.Context, entries []index.Entry) error {
 	return x.submit(ctx, op)
 }
 
-// onAllCores calls f for 0 to n-1, each core with a share of least or more of
-// them. The error is that of one share, which ends with it.
+// onAllCores calls f for 0 to n-1, split over the cores in shares of at least
+// least. An error ends its own share; one is returned.
 func onAllCores(n, least int, f func(i int) error) error {
 	var g errgroup.Group
 	share := max(least, (n+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
@@ -100,8 +100,8 @@ func (x *Index) DeleteDocument(ctx context.Context, tenantID, documentID string)
 	return x.submit(ctx, &operation{ctx: ctx, tenant: tenantID, doc: documentID, done: make(chan error, 1)})
 }
 
-// submit hands op to the writer and waits. When ctx ends first, the write may
-// still happen.
+// submit hands op to the writer and waits. If ctx ends first, the write may still
+// happen.
 func (x *Index) submit(ctx context.Context, op *operation) error {
 	if x.closed() {
 		return errClosed
@@ -127,7 +127,7 @@ func (x *Index) prepareEntry(e *index.Entry) (prepared, error) {
 		return prepared{}, err
 	}
 	p := prepared{id: c.ID, rangeID: c.RangeID}
-	metadata, err := json.Marshal(c.Metadata) // keys in order: equal maps give equal text
+	metadata, err := json.Marshal(c.Metadata) // sorted keys: equal maps give equal text
 	if err != nil {
 		return prepared{}, fmt.Errorf("%w: chunk %s: %w", sheaf.ErrInvalid, c.ID, err)
 	}
@@ -151,8 +151,8 @@ func (x *Index) prepareEntry(e *index.Entry) (prepared, error) {
 	return p, nil
 }
 
-// pageRun is the first and last of pages and, when some between are missing,
-// all of them in order.
+// pageRun returns the first and last of pages and, if there are gaps, all of them
+// in order.
 func pageRun(pages []int) (from, to uint32, gaps []int) {
 	if len(pages) == 0 {
 		return 0, 0, nil
@@ -165,13 +165,13 @@ func pageRun(pages []int) (from, to uint32, gaps []int) {
 	return uint32(first), uint32(last), gaps
 }
 
-// commitPause is the least time between two commits while a caller has more
-// writes on their way: a commit costs much the same for one as for a few, and
-// makes a part of the word index that is merged with others later.
+// commitPause is the minimum time between two commits while a caller has more
+// writes in flight: a commit costs about the same for one as for a few, and makes a
+// part of the word index that has to be merged later.
 const commitPause = 50 * time.Millisecond
 
-// gather joins to an operation those that wait, and within commitPause of the
-// last commit those that come, until as many are there as there can be.
+// gather joins waiting operations to op and, within commitPause of the last commit,
+// those still arriving, up to the caller's concurrency.
 func (x *Index) gather(op *operation, last time.Time) []*operation {
 	group, size, most := []*operation{op}, len(op.entries), op.concurrent
 	var over <-chan time.Time
@@ -223,7 +223,7 @@ func (x *Index) writeLoop() {
 			continue
 		case <-x.closing:
 			x.maintain(context.Background(), true)
-			for { // nobody may be left waiting
+			for { // fail everything still waiting
 				select {
 				case op := <-x.operations:
 					op.done <- errClosed
@@ -236,7 +236,7 @@ func (x *Index) writeLoop() {
 		err := x.commit(group)
 		last = time.Now()
 		if err != nil && len(group) > 1 {
-			// One call must not fail for another's sake.
+			// One call must not fail because of another.
 			for _, op := range group {
 				op.done <- x.failure(x.commit([]*operation{op}))
 			}
@@ -249,21 +249,21 @@ func (x *Index) writeLoop() {
 	}
 }
 
-// transaction collects what changes in memory once it is committed.
+// transaction collects the memory changes to make after the commit.
 type transaction struct {
 	*sql.Tx
 	index     *Index
 	documents map[documentKey]*document
-	gone      map[int64]bool // rows of documents that it has deleted
+	gone      map[int64]bool // rows of documents it has deleted
 	changes   []func()
-	words     *partBuilder // of rows that are not stored yet; nil for none
+	words     *partBuilder // of rows not yet stored; may be nil
 	parts     []*part      // stored
 	row, doc  int64
 	part      int64 // the last one
 	insert    [len(inserts)]*sql.Stmt
 }
 
-// inserts are the statements of the writer, which keeps them prepared.
+// inserts are the writer's prepared statements.
 var inserts = [...]string{
 	insertDocument: `INSERT INTO documents (n, tenant, dataset, id, name, media_type, metadata, language) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 	insertEntry:    `INSERT INTO entries (n, document, page_from, page_to, gaps, vector, range_id, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
@@ -279,7 +279,7 @@ const (
 )
 
 func (x *Index) commit(group []*operation) error {
-	// Not the callers' contexts: a commit serves many of them.
+	// Not the callers' contexts: a commit serves several of them.
 	ctx := context.Background()
 	tx, err := x.write.BeginTx(ctx, nil)
 	if err != nil {
@@ -293,7 +293,7 @@ func (x *Index) commit(group []*operation) error {
 	}
 	for _, op := range group {
 		if op.ctx.Err() != nil {
-			continue // its caller has gone; nothing of it is written yet
+			continue // its caller is gone; nothing of it is written yet
 		}
 		for i := range op.entries {
 			if err := t.add(ctx, &op.entries[i]); err != nil {
@@ -327,7 +327,7 @@ func (x *Index) commit(group []*operation) error {
 	return nil
 }
 
-// flush stores the postings of the rows that were added.
+// flush stores the postings of the added rows.
 func (t *transaction) flush(ctx context.Context) error {
 	if t.words == nil {
 		return nil
@@ -370,7 +370,7 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return err // it is there already
+		return err // it exists already
 	}
 	t.row++
 	if _, err := t.insert[insertChunk].ExecContext(ctx, t.row, p.json); err != nil {
@@ -395,12 +395,12 @@ func (t *transaction) add(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-// document finds or makes the row of documents.
+// document finds or creates the row of documents.
 func (t *transaction) document(ctx context.Context, o *origin, k documentKey) (*document, error) {
 	if d := t.documents[k]; d != nil && !t.gone[d.n] {
 		return d, nil
 	}
-	if d := t.index.documents[k]; d != nil && !t.gone[d.n] { // the writer is the map's only writer
+	if d := t.index.documents[k]; d != nil && !t.gone[d.n] { // only the writer modifies the map
 		return d, nil
 	}
 	t.doc++
@@ -429,7 +429,7 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 		return err
 	}
 	var gone []int64
-	of := map[int64]bool{} // the documents they are of
+	of := map[int64]bool{} // the documents they belong to
 	for rows.Next() {
 		var n, doc int64
 		if err := rows.Scan(&n, &doc); err != nil {
@@ -469,9 +469,9 @@ func (t *transaction) delete(ctx context.Context, op *operation) error {
 	return nil
 }
 
-// deleteEmpty removes the rows of documents that have no entries any more: of
-// the given ones, and all of the document that op deletes. Their names and
-// metadata must not stay in the file.
+// deleteEmpty removes document rows without entries: among the given ones, and all
+// of the document that op deletes. Their names and metadata must not stay in the
+// file.
 func (t *transaction) deleteEmpty(ctx context.Context, op *operation, of map[int64]bool) error {
 	list, err := json.Marshal(slices.Collect(maps.Keys(of)))
 	if err != nil {
@@ -482,7 +482,7 @@ func (t *transaction) deleteEmpty(ctx context.Context, op *operation, of map[int
 	if err != nil {
 		return err
 	}
-	unknown := false // one without entries, which no entry takes out of memory
+	unknown := false // one without entries, which no entry removes from memory
 	for rows.Next() {
 		var n int64
 		if err := rows.Scan(&n); err != nil {
@@ -504,8 +504,7 @@ func (t *transaction) deleteEmpty(ctx context.Context, op *operation, of map[int
 	return nil
 }
 
-// retract takes a deleted chunk out of memory, and its document with the last
-// one.
+// retract removes a deleted chunk from memory, and its document with the last one.
 func (x *Index) retract(row uint32) {
 	e := x.directory.at(row)
 	if e == nil {

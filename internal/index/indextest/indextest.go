@@ -1,5 +1,5 @@
-// Package indextest is the contract of index.Index as tests: every engine must
-// pass the same.
+// Package indextest is a test suite for the contract of index.Index, which every
+// engine must pass.
 package indextest
 
 import (
@@ -22,16 +22,16 @@ import (
 // Dim is the width of the vectors in the suite.
 const Dim = 48
 
-// Engine makes indexes for the suite.
+// Engine creates indexes for the suite.
 type Engine struct {
-	// New makes an empty index with vectors of Dim values and removes it at
-	// the end of the test.
+	// New creates an empty index with vectors of Dim values and removes it at the
+	// end of the test.
 	New func(t *testing.T) index.Index
-	// Reopen closes x, which New made, and opens the same index again.
+	// Reopen closes x, which New created, and opens the same index again.
 	Reopen func(t *testing.T, x index.Index) index.Index
 }
 
-// Vector makes a vector of length one that depends on seed alone.
+// Vector makes a unit vector that depends only on seed.
 func Vector(seed uint64) []float32 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	v := make([]float32, Dim)
@@ -52,7 +52,7 @@ func unit(v []float32) []float32 {
 	return v
 }
 
-// near is v turned a little.
+// near is v rotated slightly.
 func near(v []float32, by float32, seed uint64) []float32 {
 	out := slices.Clone(v)
 	for i, x := range Vector(seed) {
@@ -177,7 +177,7 @@ func canonical(t *testing.T, v any) any {
 	return out
 }
 
-// Run holds the engine to the contract.
+// Run tests the engine against the contract.
 func Run(t *testing.T, e Engine) {
 	tests := []struct {
 		name string
@@ -349,7 +349,7 @@ func filters(t *testing.T, e Engine) {
 	c := search(t, x, index.Query{Text: "pump", Vector: all[0].Vector, K: 1, DocumentIDs: []string{"d"}})
 	expect(t, "K after the filter, words", c.Text, "d-r1-0")
 	expect(t, "K after the filter, meaning", c.Vector, "d-r1-0")
-	// Among as many documents as a filter may name.
+	// Among the maximum number of documents in a filter.
 	many := make([]string, 10_000)
 	for i := range many {
 		many[i] = fmt.Sprintf("nobody-%d", i)
@@ -381,7 +381,7 @@ func tenants(t *testing.T, e Engine) {
 		expect(t, tenant+", words", c.Text, want)
 		expect(t, tenant+", meaning", c.Vector, want)
 	}
-	// The other's ids help nobody: not to find, to count or to delete.
+	// Another tenant's ids are of no use: not for finding, counting or deleting.
 	c := search(t, x, index.Query{Text: "secret", Vector: Vector(1), DocumentIDs: []string{"b"}})
 	expect(t, "other's document, words", c.Text)
 	expect(t, "other's document, meaning", c.Vector)
@@ -566,7 +566,7 @@ func hostile(t *testing.T, e Engine) {
 	for _, q := range []string{`foo*`, `title:foo`, `NEAR(x, y)`, `{name}`, `C++`, `O'Brien`, `"quoted"`, `\path\to`, `path\to`} {
 		expect(t, q, search(t, x, index.Query{Text: q}).Text, "a-r1-0")
 	}
-	// An operator that were obeyed would find or lose something here.
+	// If operators were interpreted, this would find or lose something.
 	expect(t, "NOT is a word", search(t, x, index.Query{Text: "care NOT quoted"}).Text, "a-r1-0")
 	expect(t, "minus is no operator", search(t, x, index.Query{Text: "care -quoted"}).Text, "a-r1-0")
 	expect(t, "a star is no prefix", search(t, x, index.Query{Text: "nam*"}).Text)
@@ -674,7 +674,7 @@ func deleteDocument(t *testing.T, e Engine) {
 	if err := x.DeleteDocument(t.Context(), acme, "never-was"); err != nil {
 		t.Errorf("an absent document: %v", err)
 	}
-	// It may come back.
+	// It may be written again.
 	write(t, x, entry("a/r0/0", "paragraph", func(e *index.Entry) { e.Vector = Vector(1) }))
 	refresh(t, x)
 	counted(acme, "a", 1, 1)
@@ -934,7 +934,7 @@ func reopen(t *testing.T, e Engine) {
 		expect(t, fmt.Sprintf("query %d, words", i), after.Text, ids(before[i].Text)...)
 		expect(t, fmt.Sprintf("query %d, meaning", i), after.Vector, ids(before[i].Vector)...)
 	}
-	// It goes on as before: repetitions are known, new ones are found.
+	// It works as before: repetitions are recognized, new entries are found.
 	write(t, x, all[1], entry("new/r1/0", "persistent newcomer", func(e *index.Entry) { e.Vector = Vector(500) }))
 	c := search(t, x, index.Query{Text: "newcomer", Vector: Vector(500), K: 1})
 	expect(t, "newcomer, words", c.Text, "new-r1-0")
