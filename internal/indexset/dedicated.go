@@ -14,35 +14,34 @@ import (
 	"sheaf/internal/index"
 )
 
-// A tenant lives in one shard of the index that all share, since each request
-// then asks one shard. One that outgrows it gets an index of its own, with shards
-// of its own: that is filled beside the shared one as for a migration, takes its
-// place for the tenant alone, and then the shared one is rid of the tenant.
+// A tenant lives in one shard of the shared index, so that each of its requests
+// touches one shard. A tenant that outgrows it gets a dedicated index with its own
+// shards: filled beside the shared one as in a migration, it replaces it for that
+// tenant alone, whose entries are then deleted from the shared index.
 
 const (
-	// maxDedicated bounds the indexes of their own: each is open in every process.
+	// maxDedicated bounds the dedicated indexes: each is open in every process.
 	maxDedicated = 100
-	// maxShards of an index of one tenant: 2.5 billion chunks.
+	// maxShards of a dedicated index: 2.5 billion chunks.
 	maxShards = 256
-	// shardChunks is how many chunks a shard holds well; see docs/operations.md.
+	// shardChunks is how many chunks suit one shard; see docs/operations.md.
 	shardChunks = 10_000_000
 	// sizesEvery is how often tenants are measured.
 	sizesEvery = time.Hour
 )
 
-// Divisible is an index from which all that one tenant has can be removed, so
-// that it can have an index of its own.
+// Divisible is an index from which one tenant's entries can be removed, so that the
+// tenant can have its own.
 type Divisible interface {
 	DeleteTenant(ctx context.Context, tenantID string) error
 }
 
-// dedicatedTo is the place of a tenant's own index among those of a space, -1
-// where it has none.
+// dedicatedTo is the position of a tenant's dedicated index in a space, or -1.
 func (s *Space) dedicatedTo(tenantID string) int {
 	return slices.IndexFunc(s.Dedicated, func(d Space) bool { return d.Tenant == tenantID })
 }
 
-// instances of a space and of those of single tenants that belong to it.
+// instances returns the instances of a space and of its dedicated indexes.
 func (s *Space) instances() []int {
 	ids := []int{s.Instance}
 	for _, d := range s.Dedicated {
@@ -60,7 +59,7 @@ func (s *Space) made() {
 
 func equal(a, b Space) bool { return reflect.DeepEqual(a, b) }
 
-// move has a tenant's chunks filled into an index of its own, or back into the
+// move starts filling a tenant's chunks into a dedicated index, or back into the
 // shared one.
 func (st *State) move(a Action, tenantID string, shards int, now time.Time) error {
 	if err := st.free(); err != nil {
@@ -77,7 +76,7 @@ func (st *State) move(a Action, tenantID string, shards int, now time.Time) erro
 	case a == Share && at < 0:
 		return conflict("index_tenant_shared", "Tenant %s has no index of its own.", tenantID)
 	case a == Share:
-		st.Beside = &next // the shared index, as it is
+		st.Beside = &next // the existing shared index
 	case at >= 0:
 		return conflict("index_tenant_dedicated", "Tenant %s has an index of its own already; to change its shards, share first.", tenantID)
 	case len(st.Live.Dedicated) >= maxDedicated:
@@ -92,13 +91,13 @@ func (st *State) move(a Action, tenantID string, shards int, now time.Time) erro
 	return nil
 }
 
-// returns reports whether what is filled is the shared index, for a tenant that
-// leaves its own.
+// returns reports whether the index being filled is the shared one, for a tenant
+// that leaves its dedicated index.
 func (st *State) returns() bool {
 	return st.Beside != nil && st.Beside.Tenant != "" && st.Beside.Instance == st.Live.Instance
 }
 
-// arrive searches what was filled.
+// arrive switches searches to what was filled.
 func (st *State) arrive() {
 	if st.Beside.Tenant != "" {
 		st.moved(time.Now())
@@ -108,10 +107,10 @@ func (st *State) arrive() {
 	st.Phase = Switched
 }
 
-// moved searches the tenant's chunks where they were filled into.
+// moved switches the tenant's searches to where its chunks were filled.
 func (st *State) moved(now time.Time) {
 	t := st.Beside.Tenant
-	st.Live.Dedicated = slices.Clone(st.Live.Dedicated) // views share the former
+	st.Live.Dedicated = slices.Clone(st.Live.Dedicated) // views share the old one
 	if st.returns() {
 		at := st.Live.dedicatedTo(t)
 		st.drop(st.Live.Dedicated[at], now)
@@ -123,9 +122,9 @@ func (st *State) moved(now time.Time) {
 	st.Beside, st.Phase, st.Auto, st.Want, st.Force, st.Gate = nil, "", false, "", false, nil
 }
 
-// Move has a tenant's chunks moved to an index of its own, with so many shards, or
-// back to the one that is shared: a of Dedicate or Share. Search goes on. With dryRun
-// it only says whether that could be done.
+// Move moves a tenant's chunks to a dedicated index with the given number of
+// shards, or back to the shared one: a is Dedicate or Share. Search continues. With
+// dryRun it only reports whether that is possible.
 func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int, dryRun bool) (*Status, error) {
 	v, err := s.Fresh(ctx)
 	if err != nil {
@@ -135,7 +134,7 @@ func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int, d
 	if _, ok := shared.(Divisible); !ok && shared != nil {
 		return nil, conflict("index_indivisible", "The embedded index is one file for all tenants; an index for each is for Elasticsearch (index.driver).")
 	}
-	if a == Dedicate && tenantID != "" { // one that is deleted may still have an index
+	if a == Dedicate && tenantID != "" { // a deleted one may still have an index
 		if _, err := s.cfg.Store.Tenant(ctx, tenantID); err != nil {
 			return nil, err
 		}
@@ -152,8 +151,8 @@ func (s *Set) Move(ctx context.Context, a Action, tenantID string, shards int, d
 	return s.Status(ctx)
 }
 
-// outgrown moves the largest tenant that has more chunks than a shard should
-// hold, one at a time, where the settings say so.
+// outgrown moves the largest tenant with more chunks than DedicatedFrom, one at a
+// time, if the settings enable it.
 func (s *Set) outgrown(ctx context.Context) error {
 	v := s.View()
 	if _, ok := v.Live.shared().(Divisible); !ok || s.cfg.DedicatedFrom < 1 || v.State.free() != nil || len(v.State.Leaving) > 0 || len(v.State.Live.Dedicated) >= maxDedicated {
@@ -176,7 +175,7 @@ func (s *Set) outgrown(ctx context.Context) error {
 		if v.State.Live.dedicatedTo(t.TenantID) >= 0 {
 			continue
 		}
-		// It grows on: twice the shards that it fills now.
+		// It will grow: allocate twice the shards that it fills now.
 		shards := int(min(maxShards, 2*((t.Chunks-1)/shardChunks+1)))
 		s.cfg.Log.InfoContext(ctx, "a tenant has outgrown a shard and gets an index of its own", "tenant", t.TenantID, "chunks", t.Chunks, "shards", shards)
 		err := s.change(ctx, func(st *State) error { return st.move(Dedicate, t.TenantID, shards, time.Now()) })
@@ -191,7 +190,7 @@ func (s *Set) outgrown(ctx context.Context) error {
 	return nil
 }
 
-// leave deletes from the shared index what is left of tenants that have their own.
+// leave deletes tenants with a dedicated index from the shared one.
 func (s *Set) leave(ctx context.Context) error {
 	v := s.View()
 	shared, ok := v.Live.shared().(Divisible)
@@ -212,7 +211,7 @@ func (s *Set) leave(ctx context.Context) error {
 	return nil
 }
 
-// For is the index that holds a tenant's chunks.
+// For returns the index that holds a tenant's chunks.
 func (m *Member) For(tenantID string) index.Index {
 	if d, ok := m.Index.(*divided); ok {
 		return d.of(tenantID)
@@ -220,7 +219,7 @@ func (m *Member) For(tenantID string) index.Index {
 	return m.Index
 }
 
-// shared is the index of the tenants that have none of their own.
+// shared is the index of the tenants without a dedicated one.
 func (m *Member) shared() index.Index {
 	if d, ok := m.Index.(*divided); ok {
 		return d.Index
@@ -228,14 +227,14 @@ func (m *Member) shared() index.Index {
 	return m.Index
 }
 
-// concerns reports whether a tenant's chunks belong into the index of a member; nil
-// is a member that there is not.
+// concerns reports whether a tenant's chunks belong in the index of a member, which
+// may be nil.
 func (m *Member) concerns(tenantID string) bool {
 	return m != nil && (m.Space.Tenant == "" || m.Space.Tenant == tenantID)
 }
 
-// divided is an index of which some tenants have their own part. The embedded
-// Index is that of the others.
+// divided is an index in which some tenants have a dedicated part. The embedded
+// Index holds the others.
 type divided struct {
 	index.Index
 	dedicated map[string]index.Index // by tenant
@@ -248,7 +247,7 @@ func (d *divided) of(tenantID string) index.Index {
 	return d.Index
 }
 
-// each calls f for all parts at once.
+// each calls f for all parts concurrently.
 func (d *divided) each(ctx context.Context, f func(ctx context.Context, x index.Index) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
@@ -281,8 +280,8 @@ func (d *divided) Count(ctx context.Context, tenantID string, rangeIDs []string)
 	return d.of(tenantID).Count(ctx, tenantID, rangeIDs)
 }
 
-// A task that began before its tenant was moved may have written to the shared
-// index after that was rid of the tenant: what is deleted goes from both.
+// A task that started before its tenant was moved may have written to the shared
+// index after the tenant was deleted from it, so deletions apply to both.
 
 func (d *divided) DeleteRanges(ctx context.Context, tenantID string, rangeIDs []string) error {
 	return d.everywhere(tenantID, func(x index.Index) error { return x.DeleteRanges(ctx, tenantID, rangeIDs) })
@@ -309,8 +308,8 @@ func (d *divided) Search(ctx context.Context, q index.Query) (index.Candidates, 
 	return d.of(q.TenantID).Search(ctx, q)
 }
 
-// Scan leaves out nothing: what the shared index still has of a tenant that left
-// it is deleted like all that nobody lists, by DeleteRanges.
+// Scan omits nothing: leftovers of a moved tenant in the shared index are deleted
+// by DeleteRanges like everything else that is not listed.
 func (d *divided) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
 	if tenantID != "" {
 		return d.of(tenantID).Scan(ctx, tenantID, each)
@@ -365,7 +364,7 @@ func (d *divided) Verify(ctx context.Context) error {
 	})
 }
 
-// partError is what is wrong with a tenant's own index.
+// partError is an error of a tenant's dedicated index.
 type partError struct {
 	tenant string
 	error
@@ -373,7 +372,7 @@ type partError struct {
 
 func (e *partError) Unwrap() error { return e.error }
 
-// Drop implements index.Owned. Parts are dropped each by itself.
+// Drop implements index.Owned. Parts are dropped individually.
 func (d *divided) Drop(context.Context) error {
 	return errors.New("an index that is divided is dropped part by part")
 }

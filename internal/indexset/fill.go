@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	writeChunks = 256             // of one write at least, as far as a slice has them: a bulk by itself
-	readAhead   = writeChunks     // results that one worker reads for a write at most: of one chunk each
-	readAtOnce  = 8               // of them
-	stepTime    = 5 * time.Second // of slices, then the state is read anew
-	// settle is how many periods of following pass after a start before an index
-	// may count as complete: processes that had not heard of it wrote to one alone.
+	writeChunks = 256             // minimum per write, slice permitting: a bulk request of its own
+	readAhead   = writeChunks     // maximum results that one worker reads for a write, at one chunk each
+	readAtOnce  = 8               // results read concurrently
+	stepTime    = 5 * time.Second // of slices before the state is reread
+	// settle is how many Follow periods must pass before a filled index may count
+	// as complete: processes unaware of it write only to the other one.
 	settle = 3
 )
 
-// Step fills for a while what is to be filled, decides what is due, and reports
-// whether there is more to do at once. Two that run at a time waste work: the
-// one whose note of the state comes late writes nothing.
+// Step fills pending indexes for a while, makes due decisions, and reports whether
+// there is more to do right away. Two concurrent Steps waste work: the one that
+// saves the state later writes nothing.
 func (s *Set) Step(ctx context.Context) (more bool, err error) {
 	if err := s.refresh(ctx); err != nil {
 		return false, err
@@ -77,7 +77,7 @@ var errUnchanged = errors.New("the state stays as it is")
 
 func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 	m := v.filled()
-	err = m.Err // searches read the member too, so it is not changed
+	err = m.Err // searches read the member too, so do not modify it
 	if err == nil {
 		if x, ok := m.Index.(index.Owned); ok {
 			err = x.Verify(ctx)
@@ -85,7 +85,7 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 	}
 	if err != nil {
 		if index.IsLost(err) && m == v.Beside {
-			// What was filled is gone: a new one takes its place, from the beginning.
+			// The filled index is gone: start over with a new one.
 			return true, errors.Join(err, s.change(ctx, func(st *State) error {
 				if st.Beside == nil || st.Beside.Instance != m.Space.Instance {
 					return errUnchanged
@@ -124,7 +124,7 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 		}
 		now := s.View()
 		if now.version != version {
-			return true, nil // somebody else goes on
+			return true, nil // another process continues
 		}
 		m = now.filled()
 	}
@@ -160,7 +160,7 @@ func (s *Set) fill(ctx context.Context, v *View) (more bool, err error) {
 	return true, nil
 }
 
-// filled is the member that is filled.
+// filled is the member being filled.
 func (v *View) filled() *Member {
 	if v.State.Lost == "" {
 		return v.Beside
@@ -168,8 +168,8 @@ func (v *View) filled() *Member {
 	return v.Live
 }
 
-// slice writes results, in later passes those that are missing, and takes out
-// again what was deleted meanwhile.
+// slice writes results, in later passes only the missing ones, and removes what was
+// deleted in the meantime.
 func (s *Set) slice(ctx context.Context, m *Member, f *Fill, results []taskstore.LiveResult) (err error) {
 	for _, r := range results {
 		s.sample.offer(r)
@@ -218,7 +218,7 @@ func (s *Set) slice(ctx context.Context, m *Member, f *Fill, results []taskstore
 	return s.retract(ctx, m, results)
 }
 
-// parts cuts results into what one write takes.
+// parts splits results into batches of one write each.
 func parts(results []taskstore.LiveResult) func(yield func([]taskstore.LiveResult) bool) {
 	return func(yield func([]taskstore.LiveResult) bool) {
 		from, chunks := 0, 0
@@ -241,8 +241,8 @@ func rangesByTenant(results []taskstore.LiveResult) map[string][]string {
 	return ids
 }
 
-// short are the results of which the index has fewer chunks than there are, as
-// of its last refresh.
+// short returns the results with fewer chunks in the index than they have, as of
+// its last refresh.
 func (s *Set) short(ctx context.Context, m *Member, results []taskstore.LiveResult) ([]taskstore.LiveResult, error) {
 	if m.Index == nil {
 		return nil, unavailable(m.Err)
@@ -258,8 +258,8 @@ func (s *Set) short(ctx context.Context, m *Member, results []taskstore.LiveResu
 	return slices.DeleteFunc(slices.Clone(results), func(r taskstore.LiveResult) bool { return have[r.RangeID] >= r.Chunks }), nil
 }
 
-// retract removes what was deleted while it was written: whoever deleted it
-// before it was in cannot have found it there.
+// retract removes what was deleted while it was being written: a delete that ran
+// first cannot have found it.
 func (s *Set) retract(ctx context.Context, m *Member, results []taskstore.LiveResult) error {
 	for tenant, ids := range rangesByTenant(results) {
 		seen, err := s.cfg.Store.Visible(ctx, tenant, ids)
@@ -288,9 +288,9 @@ func (s *Set) retract(ctx context.Context, m *Member, results []taskstore.LiveRe
 	return nil
 }
 
-// entries reads a result with the vectors of a member's model. What has none of
-// it is embedded, and stored as a copy, so that no text is embedded twice; with
-// byWords it is only found by its words where the model cannot be reached.
+// entries reads a result with the vectors of a member's model. Without such vectors
+// it is embedded, and stored as a copy so that no text is embedded twice. With
+// byWords, the entries have no vectors if the model is unreachable.
 func (s *Set) entries(ctx context.Context, m *Member, r taskstore.LiveResult, byWords bool) (made []index.Entry, tokens int, err error) {
 	model := m.Space.Model
 	stored, err := artifact.LoadFor(ctx, s.cfg.Blobs, r.ArtifactKey, model.ID)
@@ -342,7 +342,7 @@ func (s *Set) Put(ctx context.Context, m *Member, r taskstore.LiveResult) error 
 	return m.For(r.TenantID).Write(ctx, made)
 }
 
-// passed decides what follows when a pass has seen every result.
+// passed decides what to do when a pass has covered every result.
 func (s *Set) passed(ctx context.Context, m *Member, st *State, note func() (bool, error)) (more bool, err error) {
 	f := &st.Fill
 	if f.Pass == 0 || f.Written > 0 || st.Lost == "" && st.Want == "" && time.Since(f.Started) < settle*s.cfg.Follow {
@@ -384,14 +384,14 @@ func (s *Set) passed(ctx context.Context, m *Member, st *State, note func() (boo
 	return note()
 }
 
-// dropDue deletes the indexes that nobody can still be searching.
+// dropDue deletes the indexes that can no longer be in use by a search.
 func (s *Set) dropDue(ctx context.Context) error {
 	v := s.View()
 	for _, d := range v.State.Dropping {
 		if time.Since(d.Since) < s.cfg.Grace {
 			continue
 		}
-		d.Space.Made = true // one that is gone is not made for this
+		d.Space.Made = true // do not create a missing one
 		s.mu.Lock()
 		m := s.members[d.Space.Instance]
 		delete(s.members, d.Space.Instance)

@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	gateSamples = 60   // results whose sentences are asked for
-	gateQueries = 200  // saved queries that are asked
-	gateHits    = 5    // among which the answer is to be
+	gateSamples = 60   // results whose sentences are used as queries
+	gateQueries = 200  // saved queries to run
+	gateHits    = 5    // that must include the answer
 	maxLoss     = 0.05 // of recall: three of sixty samples
-	minWords    = 5    // of a sentence
+	minWords    = 5    // per sentence
 	maxWords    = 20
 )
 
-// question is one whose answer is known. A chunk that has the id answers too.
+// question is one with a known answer. A chunk with the id also answers it.
 type question struct {
 	taskstore.SavedQuery
 	chunkID string
 }
 
-// answered reports whether a hit is what a question asks for.
+// answered reports whether a hit answers the question.
 func (q *question) answered(h *search.Hit) bool {
 	return q.chunkID != "" && h.Chunk.ID == q.chunkID ||
 		slices.ContainsFunc(q.Expected, func(e taskstore.ExpectedAnswer) bool { return eval.Meets(&e, h) })
 }
 
-// sampled is an even sample of the results that a pass has seen.
+// sampled is a uniform sample of the results that a pass has seen.
 type sampled struct {
 	mu   sync.Mutex
 	seen int
@@ -60,8 +60,8 @@ func (s *sampled) offer(r taskstore.LiveResult) {
 	}
 }
 
-// gate compares the index that is filled with the one that is searched. Where
-// both are of one model only what is missing counts.
+// gate compares the index being filled with the live one. If both have the same
+// model, only missing results count.
 func (s *Set) gate(ctx context.Context, st *State, beside *Member) (*Gate, error) {
 	g := &Gate{Missing: st.Fill.Failed, MaxLoss: maxLoss}
 	v := s.View()
@@ -95,7 +95,7 @@ func (s *Set) gate(ctx context.Context, st *State, beside *Member) (*Gate, error
 	return g, nil
 }
 
-// judge says whether what was counted lets the index be searched.
+// judge decides whether the measurements allow switching to the index.
 func (g *Gate) judge() {
 	switch {
 	case g.Missing > 0:
@@ -111,12 +111,12 @@ func (g *Gate) judge() {
 	}
 }
 
-// lossOf is how much recall over n questions may fall: one answer of a few
-// decides nothing.
+// lossOf is the tolerated loss of recall over n questions: with few questions, a
+// single answer decides nothing.
 func lossOf(n int) float64 { return max(maxLoss, 1.01/float64(max(n, 1))) }
 
-// askSaved asks both indexes what people saved. It is counted apart: a few
-// questions of people say more than many sentences of documents.
+// askSaved runs saved queries on both indexes. They are counted separately: a few
+// user queries say more than many sentences from documents.
 func (s *Set) askSaved(ctx context.Context, g *Gate, live, beside *Member) error {
 	saved, err := s.cfg.Store.SampleQueries(ctx, gateQueries)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Set) askSaved(ctx context.Context, g *Gate, live, beside *Member) error
 	return nil
 }
 
-// recall is the share of samples whose answer is among the first hits.
+// recall is the share of samples with the answer among the first hits.
 func (s *Set) recall(ctx context.Context, m *Member, samples []question, mode search.Mode) (float64, error) {
 	searcher := &search.Searcher{Index: m.Index, Embedder: m.Embedder, Visibility: s.cfg.Store}
 	found := 0
@@ -158,7 +158,7 @@ func (s *Set) recall(ctx context.Context, m *Member, samples []question, mode se
 	return float64(found) / float64(len(samples)), nil
 }
 
-// sentences are what the documents themselves say, each asked of its own dataset.
+// sentences samples sentences from documents, as queries to their own datasets.
 func (s *Set) sentences(ctx context.Context) ([]question, error) {
 	s.sample.mu.Lock()
 	have := s.sample.have
@@ -167,12 +167,12 @@ func (s *Set) sentences(ctx context.Context) ([]question, error) {
 	for _, r := range have {
 		stored, err := artifact.Load(ctx, s.cfg.Blobs, r.ArtifactKey)
 		if err != nil {
-			continue // counted as missing where it is
+			continue // counted as missing elsewhere
 		}
 		for _, i := range rand.Perm(len(stored.Chunks)) {
 			c := stored.Chunks[i]
 			if q := sentence(c); q != "" {
-				page := 0 // of a document without pages: a hit anywhere in it
+				page := 0 // without pages, a hit anywhere in the document counts
 				if len(c.Pages) > 0 {
 					page = c.Pages[0]
 				}
@@ -185,7 +185,7 @@ func (s *Set) sentences(ctx context.Context) ([]question, error) {
 	return out, nil
 }
 
-// sentence is one of a chunk's sentences, cut at maxWords; "" where all are short.
+// sentence picks one of a chunk's sentences, cut at maxWords; "" if all are short.
 func sentence(c sheaf.Chunk) string {
 	all := strings.FieldsFunc(c.Text, func(r rune) bool { return strings.ContainsRune(".!?\n。！？", r) })
 	for _, i := range rand.Perm(len(all)) {

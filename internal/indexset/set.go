@@ -19,77 +19,77 @@ import (
 	"sheaf/internal/search"
 )
 
-// Config holds the parts; zero means the default named beside a field.
+// Config holds the dependencies; zero means the default named beside a field.
 type Config struct {
 	Store Store
 	Blobs blob.Store
 	Log   *slog.Logger
-	// Configured is the model that the settings name, and Embedder embeds with it.
+	// Configured is the model in the settings; Embedder embeds with it.
 	Configured Space
 	Embedder   embed.Embedder
-	// Found is the model of an index that an earlier version made; nil for none.
+	// Found is the model of an index made by an earlier version; may be nil.
 	Found *Space
-	// OpenIndex opens the index of a space, and makes it unless it was made. What
-	// it held is lost where index.IsLost says so of the error.
+	// OpenIndex opens the index of a space, creating it unless it was Made. Its
+	// content is lost if index.IsLost reports so for the error.
 	OpenIndex func(ctx context.Context, s Space, owner string) (index.Index, error)
-	// Remove takes away what is left of an index that cannot be opened. May be nil.
+	// Remove deletes the remains of an index that cannot be opened. May be nil.
 	Remove func(s Space) error
-	// OpenEmbedder makes the embedder of a space whose model the settings do not
-	// name any more.
+	// OpenEmbedder opens the embedder of a space whose model is no longer in the
+	// settings.
 	OpenEmbedder func(ctx context.Context, s Space) (embed.Embedder, error)
-	// Text is what is embedded for a chunk of a document of that name.
+	// Text returns the text to embed for a chunk of the named document.
 	Text func(name string, c sheaf.Chunk) string
-	// Keeps says that this process may replace an index that is lost.
+	// Keeps allows this process to replace a lost index.
 	Keeps bool
 
-	Workers int // that fill at once, default twice the CPUs
-	Slice   int // results between two notes of how far it is, which a kill repeats; default 2048
-	// DedicatedFrom is how many chunks a tenant has before it gets an index of its
-	// own, where the engine can divide one; 0 for never.
+	Workers int // concurrent fill workers, default twice the CPUs
+	Slice   int // results between two saves of the progress, repeated after a kill; default 2048
+	// DedicatedFrom is the number of chunks from which a tenant gets a dedicated
+	// index, if the engine supports it; 0 for never.
 	DedicatedFrom    int64
-	PerMillionTokens float64 // price of embedding
+	PerMillionTokens float64 // embedding price
 	Currency         string
-	Follow           time.Duration // between two readings of the state, default 2 s
-	Grace            time.Duration // for which an index that is dropped can still be searched, default 15 s
+	Follow           time.Duration // interval between reads of the state, default 2 s
+	Grace            time.Duration // for which a dropped index can still be searched, default 15 s
 }
 
 const verifyEvery = 10 * time.Second
 
-// Member is a space that is open.
+// Member is an open space.
 type Member struct {
 	Space    Space
-	Index    index.Index    // nil where it could not be opened: see Err
-	Embedder embed.Embedder // fails where its model cannot be reached
+	Index    index.Index    // nil if it could not be opened: see Err
+	Embedder embed.Embedder // fails if its model is unreachable
 	Err      error
 	embedErr error
 }
 
-// View is one version of the state, with what it names.
+// View is one version of the state with its members.
 type View struct {
 	State   State
 	Live    *Member
-	Beside  *Member // nil for none
+	Beside  *Member // may be nil
 	version int64
 }
 
-// Set is safe for concurrent use. It is an index.Index: what is asked goes to
-// the index that is searched, what is deleted is deleted from both.
+// Set is safe for concurrent use. It is an index.Index: reads and writes go to the
+// live index, deletions to both.
 type Set struct {
 	cfg  Config
 	view atomic.Pointer[View]
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the fields below
 	members  map[int]*Member
 	verified time.Time
-	measured time.Time             // the tenants' sizes
-	broken   atomic.Pointer[error] // what Verify said last; nil when all is well
+	measured time.Time             // when the tenants' sizes were measured
+	broken   atomic.Pointer[error] // latest error of Verify; nil if healthy
 
 	sample sampled
 }
 
 var _ index.Index = (*Set)(nil)
 
-// Open reads the state, or makes the first one, and opens what it names.
+// Open reads the state, or creates it, and opens its members.
 func Open(ctx context.Context, cfg Config) (*Set, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, 2*runtime.GOMAXPROCS(0))
 	cfg.Slice = cmp.Or(cfg.Slice, 2048)
@@ -120,8 +120,8 @@ func Open(ctx context.Context, cfg Config) (*Set, error) {
 	return s, nil
 }
 
-// begin writes the first state. A store without results takes the configured
-// model at once.
+// begin writes the initial state. A store without results adopts the configured
+// model immediately.
 func (s *Set) begin(ctx context.Context) (first bool, err error) {
 	for range 5 {
 		st, version, err := load(ctx, s.cfg.Store)
@@ -159,10 +159,10 @@ func (s *Set) begin(ctx context.Context) (first bool, err error) {
 	return false, fmt.Errorf("%w: the state of the index keeps changing", sheaf.ErrUnavailable)
 }
 
-// View is what was read last.
+// View returns the state as last read.
 func (s *Set) View() *View { return s.view.Load() }
 
-// refresh reads the state and opens what it names.
+// refresh reads the state and opens its members.
 func (s *Set) refresh(ctx context.Context) error {
 	st, version, err := load(ctx, s.cfg.Store)
 	if err != nil {
@@ -196,8 +196,7 @@ func (s *Set) refresh(ctx context.Context) error {
 
 func (m *Member) usable() bool { return m.Err == nil && m.embedErr == nil && m.Space.Made }
 
-// member is an open space with the indexes of single tenants that belong to it. It
-// is called under mu.
+// member returns an open space with its dedicated indexes. The caller holds mu.
 func (s *Set) member(ctx context.Context, space Space, owner string) *Member {
 	shared := space
 	shared.Dedicated = nil
@@ -220,7 +219,7 @@ func (s *Set) member(ctx context.Context, space Space, owner string) *Member {
 	return &all
 }
 
-// open opens a single index unless it is open. It is called under mu.
+// open opens a single index unless it is open. The caller holds mu.
 func (s *Set) open(ctx context.Context, space Space, owner string) *Member {
 	old := s.members[space.Instance]
 	if old != nil && old.Err == nil && old.embedErr == nil {
@@ -251,7 +250,7 @@ func (s *Set) open(ctx context.Context, space Space, owner string) *Member {
 	return m
 }
 
-// away is an embedder that cannot be reached.
+// away is an unreachable embedder.
 type away struct {
 	model embed.Model
 	err   error
@@ -263,7 +262,7 @@ func (a away) Embed(context.Context, []string, embed.Purpose) ([][]float32, erro
 	return nil, a.err
 }
 
-// change applies f to the newest state, as often as others change it meanwhile.
+// change applies f to the latest state, retrying after concurrent changes.
 func (s *Set) change(ctx context.Context, f func(st *State) error) error {
 	for range 20 {
 		st, version, err := load(ctx, s.cfg.Store)
@@ -307,9 +306,8 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// check verifies the index that is searched, and replaces it where it is lost.
-// first says that the state is new: an index without entries is lost too where
-// the store has some.
+// check verifies the live index and replaces it if it is lost. first means that the
+// state is new: then an empty index also counts as lost if the store has entries.
 func (s *Set) check(ctx context.Context, first bool) error {
 	err := s.Verify(ctx)
 	if err == nil && first {
@@ -326,7 +324,7 @@ func (s *Set) check(ctx context.Context, first bool) error {
 	}
 	if !index.IsLost(err) || !s.cfg.Keeps {
 		if index.IsLost(err) || errors.Is(err, sheaf.ErrUnavailable) {
-			return nil // calls say so until it is back, or somebody has replaced it
+			return nil // calls fail until it is back or another process has replaced it
 		}
 		return err
 	}
@@ -350,7 +348,7 @@ func (s *Set) check(ctx context.Context, first bool) error {
 	})
 }
 
-// empty fails where the index has nothing of what the store has.
+// empty fails if the index holds nothing that the store has.
 func (s *Set) empty(ctx context.Context) error {
 	some, err := s.cfg.Store.LiveResults(ctx, "", "", 100)
 	if err != nil || len(some) == 0 {
@@ -363,7 +361,7 @@ func (s *Set) empty(ctx context.Context) error {
 	return err
 }
 
-// Verify checks that the index that is searched is the one that was filled.
+// Verify checks that the live index is still the one that was filled.
 func (s *Set) Verify(ctx context.Context) error {
 	v := s.View()
 	err := v.Live.Err
@@ -385,7 +383,7 @@ func (s *Set) Verify(ctx context.Context) error {
 	return err
 }
 
-// Source is what a search asks now.
+// Source returns what to search now.
 func (s *Set) Source(context.Context) (search.Source, error) {
 	v := s.View()
 	if v.Live.Index == nil {
@@ -408,7 +406,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, err)
 }
 
-// stale says why what is searched is not all there is; nil when it is.
+// stale returns why the live index is incomplete, or nil.
 func (st *State) stale() *sheaf.Failure {
 	if st.Lost == "" {
 		return nil
@@ -417,7 +415,7 @@ func (st *State) stale() *sheaf.Failure {
 		"The index was lost and is filled anew from the artifacts, %d of %d ranges so far: what is not in yet is not found. (%s)", st.Fill.filled(), st.Fill.Total, st.Lost)
 }
 
-// filled is how many results are in.
+// filled is the number of results written.
 func (f *Fill) filled() int {
 	if f.Pass > 0 {
 		return f.Total - f.Failed
@@ -425,7 +423,7 @@ func (f *Fill) filled() int {
 	return f.Done
 }
 
-// Ready is what /readyz asks of the index: it is there, whole and answers.
+// Ready is the /readyz check of the index: it exists, is complete and responds.
 func (s *Set) Ready(ctx context.Context) error {
 	if err := s.broken.Load(); err != nil && s.View().State.Lost == "" {
 		return *err
@@ -436,7 +434,7 @@ func (s *Set) Ready(ctx context.Context) error {
 	return s.Ping(ctx)
 }
 
-// live is the index that is searched.
+// live is the index being searched.
 func (s *Set) live() (index.Index, error) {
 	m := s.View().Live
 	if m.Index == nil {
@@ -445,8 +443,8 @@ func (s *Set) live() (index.Index, error) {
 	return m.Index, nil
 }
 
-// both calls f for the index that is searched and the one beside it, as far as they
-// hold chunks of the tenant, "" for any.
+// both calls f for the live index and the one beside it, if they hold chunks of the
+// tenant ("" for any).
 func (s *Set) both(tenantID string, f func(x index.Index) error) error {
 	v := s.View()
 	for _, m := range []*Member{v.Live, v.Beside} {
@@ -463,7 +461,7 @@ func (s *Set) both(tenantID string, f func(x index.Index) error) error {
 	return nil
 }
 
-// Write adds entries to the index that is searched.
+// Write adds entries to the live index.
 func (s *Set) Write(ctx context.Context, entries []index.Entry) error {
 	x, err := s.live()
 	if err != nil {
@@ -472,7 +470,7 @@ func (s *Set) Write(ctx context.Context, entries []index.Entry) error {
 	return x.Write(ctx, entries)
 }
 
-// Refresh makes what was written visible.
+// Refresh makes previous writes visible.
 func (s *Set) Refresh(ctx context.Context) error {
 	x, err := s.live()
 	if err != nil {
@@ -481,7 +479,7 @@ func (s *Set) Refresh(ctx context.Context) error {
 	return x.Refresh(ctx)
 }
 
-// Count counts entries of ranges in the index that is searched.
+// Count counts entries of ranges in the live index.
 func (s *Set) Count(ctx context.Context, tenantID string, rangeIDs []string) (map[string]int, error) {
 	x, err := s.live()
 	if err != nil {
@@ -490,7 +488,7 @@ func (s *Set) Count(ctx context.Context, tenantID string, rangeIDs []string) (ma
 	return x.Count(ctx, tenantID, rangeIDs)
 }
 
-// CountDocument counts a document's entries in the index that is searched.
+// CountDocument counts a document's entries in the live index.
 func (s *Set) CountDocument(ctx context.Context, tenantID, documentID string) (chunks, vectors int, err error) {
 	x, err := s.live()
 	if err != nil {
@@ -509,7 +507,7 @@ func (s *Set) DeleteDocument(ctx context.Context, tenantID, documentID string) e
 	return s.both(tenantID, func(x index.Index) error { return x.DeleteDocument(ctx, tenantID, documentID) })
 }
 
-// Search asks the index that is searched.
+// Search searches the live index.
 func (s *Set) Search(ctx context.Context, q index.Query) (index.Candidates, error) {
 	x, err := s.live()
 	if err != nil {
@@ -518,7 +516,7 @@ func (s *Set) Search(ctx context.Context, q index.Query) (index.Candidates, erro
 	return x.Search(ctx, q)
 }
 
-// Scan walks through the index that is searched.
+// Scan scans the live index.
 func (s *Set) Scan(ctx context.Context, tenantID string, each func(chunkID, rangeID, documentID string) bool) error {
 	x, err := s.live()
 	if err != nil {
@@ -527,7 +525,7 @@ func (s *Set) Scan(ctx context.Context, tenantID string, each func(chunkID, rang
 	return x.Scan(ctx, tenantID, each)
 }
 
-// Compact removes deleted words from both indexes where their engine does not.
+// Compact purges deleted words from both indexes if their engine does not.
 func (s *Set) Compact(ctx context.Context) error {
 	return s.both("", func(x index.Index) error {
 		if c, ok := x.(index.Compacter); ok {
@@ -537,7 +535,7 @@ func (s *Set) Compact(ctx context.Context) error {
 	})
 }
 
-// Ping asks the index that is searched.
+// Ping pings the live index.
 func (s *Set) Ping(ctx context.Context) error {
 	x, err := s.live()
 	if err != nil {
@@ -546,13 +544,13 @@ func (s *Set) Ping(ctx context.Context) error {
 	return x.Ping(ctx)
 }
 
-// Embedder embeds with the model of the index that is searched.
+// Embedder embeds with the model of the live index.
 func (s *Set) Embedder() embed.Embedder { return s.View().Live.Embedder }
 
-// Models lists the models whose vectors results may have copies with.
+// Models lists the models for which results may have copies with vectors.
 func (s *Set) Models() []string { return s.View().State.Models }
 
-// Close closes what is open.
+// Close closes all open indexes.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -566,8 +564,8 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Following embeds with the model of the index that is searched, whichever that
-// is now. What must not change in between takes the Embedder of a View.
+// Following embeds with the model of the live index, even as that changes. Use the
+// Embedder of a View for work that must not see a change.
 func (s *Set) Following() embed.Embedder { return following{s} }
 
 type following struct{ s *Set }
@@ -578,9 +576,9 @@ func (f following) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return f.s.Embedder().Embed(ctx, texts, purpose)
 }
 
-// Pin returns what one task of a tenant works with to its end: the index that is
-// searched and the embedder of its model. Where that cannot be reached, it is the
-// configured one, and the index takes the words alone.
+// Pin returns what a tenant's task uses until it ends: the live index and the
+// embedder of its model. If that is unreachable, it is the configured one, and the
+// index takes words only.
 func (v *View) Pin(tenantID string, configured embed.Embedder) (index.Index, embed.Embedder) {
 	switch m := v.Live; {
 	case m.Index == nil:
@@ -592,7 +590,7 @@ func (v *View) Pin(tenantID string, configured embed.Embedder) (index.Index, emb
 	}
 }
 
-// BesideFor is the index beside that takes a tenant's chunks too; nil for none.
+// BesideFor returns the index beside that also takes a tenant's chunks; may be nil.
 func (v *View) BesideFor(tenantID string) *Member {
 	if !v.Beside.concerns(tenantID) {
 		return nil
@@ -600,7 +598,7 @@ func (v *View) BesideFor(tenantID string) *Member {
 	return v.Beside
 }
 
-// wordsOnly leaves the vectors of another model out.
+// wordsOnly drops the vectors of another model.
 type wordsOnly struct{ index.Index }
 
 func (w wordsOnly) Write(ctx context.Context, entries []index.Entry) error {
@@ -623,10 +621,10 @@ func (m missing) Count(context.Context, string, []string) (map[string]int, error
 	return nil, m.err
 }
 
-// Configured embeds with the model that the settings name.
+// Configured embeds with the model in the settings.
 func (s *Set) Configured() embed.Embedder { return s.cfg.Embedder }
 
-// Fresh is the view as the store has it now.
+// Fresh returns the view after rereading the store.
 func (s *Set) Fresh(ctx context.Context) (*View, error) {
 	if err := s.refresh(ctx); err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
-// Package indexset knows which index is searched and which model made it, and
-// fills another one beside it: of another model, or of the same one where the
-// index was lost or is to be made anew. What it fills comes from the artifacts;
-// nothing is parsed, and a text is embedded once for each model.
+// Package indexset tracks which index is searched and which model made it, and
+// fills another one beside it: for another model, or for the same one if the index
+// was lost or must be rebuilt. It fills from the artifacts; nothing is parsed, and
+// a text is embedded once per model.
 //
-// All of it is one row of the store. Every process follows the row and opens what
-// it names; the keeper that leads fills, and whoever changes the row is fenced by
-// its version.
+// All state is one row of the store. Every process follows the row and opens what
+// it names; the leading keeper fills, and writes to the row are fenced by its
+// version.
 package indexset
 
 import (
@@ -21,109 +21,109 @@ import (
 )
 
 // Space is an index and the model of its vectors, with what is needed to embed
-// queries for it after the settings name another model. Keys are not part of it.
+// queries for it after the settings change to another model. It contains no keys.
 type Space struct {
 	Model         embed.Model `json:"model"`
 	Driver        string      `json:"driver"`
 	URL           string      `json:"url,omitempty"`
-	Name          string      `json:"name,omitempty"` // of the model, as its server knows it
+	Name          string      `json:"name,omitempty"` // the server's name for the model
 	QueryPrefix   string      `json:"query_prefix,omitempty"`
 	PassagePrefix string      `json:"passage_prefix,omitempty"`
-	// Instance tells indexes apart; 0 is the one that earlier versions made.
+	// Instance identifies the index; 0 is the one made by earlier versions.
 	Instance int `json:"instance"`
-	// Made says that the index was there once: where it is missing, it was lost.
+	// Made means that the index has existed: if it is missing, it was lost.
 	Made bool `json:"made"`
 
-	// Tenant is whose chunks alone the index holds, "" for all that have no index
-	// of their own, which Dedicated lists.
+	// Tenant is the only tenant whose chunks the index holds, or "" for all tenants
+	// without a dedicated index, which Dedicated lists.
 	Tenant    string  `json:"tenant,omitempty"`
-	Shards    int     `json:"shards,omitempty"` // 0 for as many as the settings say
+	Shards    int     `json:"shards,omitempty"` // 0 for the configured number
 	Dedicated []Space `json:"dedicated,omitempty"`
 }
 
 func (s Space) same(o Space) bool { return s.Model.ID == o.Model.ID && s.Model.Dim == o.Model.Dim }
 
-// Phase is how far the index beside the one that is searched is.
+// Phase is the progress of the index beside the live one.
 type Phase string
 
 // Phases; "" means that there is no index beside.
 const (
 	Filling  Phase = "filling"
 	Paused   Phase = "paused"
-	Ready    Phase = "ready"    // the gate has passed
-	Refused  Phase = "refused"  // the gate has not: Gate says why
-	Switched Phase = "switched" // it is searched, and the former one is beside it
+	Ready    Phase = "ready"    // passed the gate
+	Refused  Phase = "refused"  // failed the gate: Gate says why
+	Switched Phase = "switched" // it is live, and the previous one is beside it
 )
 
-// State is what the store holds.
+// State is the row in the store.
 type State struct {
 	Owner  string `json:"owner"` // of the chunks, in every index of this store
 	Live   Space  `json:"live"`  // is searched
 	Beside *Space `json:"beside,omitempty"`
 	Phase  Phase  `json:"phase,omitempty"`
-	Want   Action `json:"want,omitempty"` // Switch or Rollback, once nothing is missing there
+	Want   Action `json:"want,omitempty"` // Switch or Rollback, once nothing is missing
 	Force  bool   `json:"force,omitempty"`
-	Auto   bool   `json:"auto,omitempty"` // switch and confirm without being asked
-	Lost   string `json:"lost,omitempty"` // why Live is filled anew; "" when it is whole
-	// LostTenant is whose own index alone was lost; "" for the one that is shared.
+	Auto   bool   `json:"auto,omitempty"` // switch and confirm automatically
+	Lost   string `json:"lost,omitempty"` // why Live is being refilled; "" if it is complete
+	// LostTenant is whose dedicated index was lost; "" for the shared one.
 	LostTenant string `json:"lost_tenant,omitempty"`
 	Fill       Fill   `json:"fill"`
 	Gate       *Gate  `json:"gate,omitempty"`
 
-	// Leaving are tenants that have an index of their own now: what the shared one
-	// still has of them goes once nobody searches it any more.
+	// Leaving are tenants that now have a dedicated index: their entries in the
+	// shared one are deleted once no search uses them.
 	Leaving   []Leaving  `json:"leaving,omitempty"`
 	Dropping  []Dropping `json:"dropping,omitempty"`
-	Models    []string   `json:"models,omitempty"` // whose vectors results may have copies with
-	Instances int        `json:"instances"`        // given so far
+	Models    []string   `json:"models,omitempty"` // for which results may have copies with vectors
+	Instances int        `json:"instances"`        // assigned so far
 }
 
-// Dropping is an index that goes once nobody searches it any more.
+// Dropping is an index to delete once no search uses it.
 type Dropping struct {
 	Space Space     `json:"space"`
 	Since time.Time `json:"since"`
 }
 
-// Leaving is a tenant whose entries are to go from the shared index.
+// Leaving is a tenant to delete from the shared index.
 type Leaving struct {
 	Tenant string    `json:"tenant"`
 	Since  time.Time `json:"since"`
 }
 
-// Fill is how far an index is filled.
+// Fill is the progress of filling an index.
 type Fill struct {
 	Started  time.Time `json:"started,omitzero"`
-	Cursor   string    `json:"cursor,omitempty"` // of the last result that is in
+	Cursor   string    `json:"cursor,omitempty"` // of the last result written
 	Pass     int       `json:"pass"`             // 0 writes all; later ones write what is missing
 	Written  int       `json:"written"`          // in this pass
 	Done     int       `json:"done"`             // results that this pass has seen
 	Total    int       `json:"total"`
 	Tokens   int64     `json:"tokens"`  // embedded in all passes
-	Seconds  float64   `json:"seconds"` // of work in the first pass
-	Failed   int       `json:"failed"`  // results that cannot be read, in this pass
+	Seconds  float64   `json:"seconds"` // spent in the first pass
+	Failed   int       `json:"failed"`  // unreadable results in this pass
 	Examples []string  `json:"examples,omitempty"`
 	Error    string    `json:"error,omitempty"` // of the last attempt
 }
 
-// Gate is what decides whether the index beside may be searched.
+// Gate decides whether the index beside may go live.
 type Gate struct {
 	Passed     bool    `json:"passed"`
 	Missing    int     `json:"missing"`               // results that the index beside lacks
-	Samples    int     `json:"samples"`               // questions whose answer is known
-	RecallLive float64 `json:"recall_live,omitempty"` // share whose answer is among the first five hits
+	Samples    int     `json:"samples"`               // questions with a known answer
+	RecallLive float64 `json:"recall_live,omitempty"` // share with the answer among the first five hits
 	Recall     float64 `json:"recall,omitempty"`
 	MaxLoss    float64 `json:"max_loss"`              // of recall
-	VectorLive float64 `json:"vector_live,omitempty"` // recall of the vectors alone
-	Vector     float64 `json:"vector,omitempty"`      // must be half of VectorLive: less is a broken model
-	Saved      int     `json:"saved,omitempty"`       // saved queries that were asked
+	VectorLive float64 `json:"vector_live,omitempty"` // recall by vectors alone
+	Vector     float64 `json:"vector,omitempty"`      // must be half of VectorLive: less means a broken model
+	Saved      int     `json:"saved,omitempty"`       // saved queries that were run
 
-	SavedRecallLive float64 `json:"saved_recall_live,omitempty"` // share of them whose answer is among the first five hits
+	SavedRecallLive float64 `json:"saved_recall_live,omitempty"` // share of them with the answer among the first five hits
 	SavedRecall     float64 `json:"saved_recall,omitempty"`
 
 	Reason string `json:"reason,omitempty"`
 }
 
-// Action is what an operator asks for.
+// Action is what an operator requests.
 type Action string
 
 // Actions.
@@ -142,10 +142,10 @@ const (
 	Share    Action = "share"
 )
 
-// Actions in the order in which they are used.
+// Actions lists them in order of use.
 var Actions = []Action{Start, Pause, Resume, Switch, Rollback, Confirm, Cancel}
 
-// Store is the row, and what there is to fill an index with.
+// Store holds the row, and the results to fill an index with.
 type Store interface {
 	IndexState(ctx context.Context) (value string, version int64, err error)
 	SwapIndexState(ctx context.Context, version int64, value string) (bool, error)
@@ -180,7 +180,7 @@ func conflict(code, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrConflict, sheaf.Fail(sheaf.CategoryPolicy, code, format, args...))
 }
 
-// act changes the state as an operator asks.
+// act changes the state as an operator requests.
 func (st *State) act(a Action, configured Space, force bool, now time.Time) error {
 	at := func(phases ...Phase) bool { return slices.Contains(phases, st.Phase) }
 	switch a {
@@ -227,7 +227,7 @@ func (st *State) act(a Action, configured Space, force bool, now time.Time) erro
 		st.drop(*st.Beside, now)
 		st.Beside, st.Phase, st.Gate = nil, "", nil
 	case Cancel:
-		if st.Beside == nil || !at(Filling, Paused, Ready, Refused) { // nil: a lost index is filled anew
+		if st.Beside == nil || !at(Filling, Paused, Ready, Refused) { // nil: a lost index is being refilled
 			return st.refuse(a)
 		}
 		if st.returns() {
@@ -236,7 +236,7 @@ func (st *State) act(a Action, configured Space, force bool, now time.Time) erro
 			st.drop(*st.Beside, now)
 		}
 		st.Beside, st.Phase, st.Gate, st.Want, st.Auto = nil, "", nil, "", false
-		if st.Lost != "" { // Live is filled on
+		if st.Lost != "" { // Live is still being filled
 			st.Phase = Filling
 		}
 	default:
@@ -245,7 +245,7 @@ func (st *State) act(a Action, configured Space, force bool, now time.Time) erro
 	return nil
 }
 
-// free fails where the index is being filled already.
+// free fails if an index is already being filled.
 func (st *State) free() error {
 	switch {
 	case st.Lost != "":
@@ -274,7 +274,7 @@ func (st *State) want(a Action, force bool) {
 	st.Fill.again()
 }
 
-// again begins a pass that writes what is missing.
+// again starts a pass that writes what is missing.
 func (f *Fill) again() {
 	f.Cursor, f.Pass, f.Written, f.Done, f.Failed, f.Examples = "", max(f.Pass, 1), 0, 0, 0, nil
 }
@@ -286,7 +286,7 @@ func (st *State) space(of Space) *Space {
 	of.Dedicated = slices.Clone(of.Dedicated)
 	for i, d := range of.Dedicated {
 		st.Instances++
-		model := of // and of no other driver or server
+		model := of // and no other driver or server
 		model.Instance, model.Tenant, model.Shards, model.Dedicated = st.Instances, d.Tenant, d.Shards, nil
 		of.Dedicated[i] = model
 	}
@@ -296,7 +296,7 @@ func (st *State) space(of Space) *Space {
 	return &of
 }
 
-// drop notes an index that nobody needs any more.
+// drop marks an index that is no longer needed for deletion.
 func (st *State) drop(s Space, now time.Time) {
 	for _, d := range append([]Space{s}, s.Dedicated...) {
 		d.Dedicated = nil
@@ -304,16 +304,16 @@ func (st *State) drop(s Space, now time.Time) {
 	}
 }
 
-// lost puts a new index in the place of the one that is searched.
+// lost replaces the live index with a new one.
 func (st *State) lost(reason string, now time.Time) {
-	dedicated := st.Live.Dedicated // are there
+	dedicated := st.Live.Dedicated // still exist
 	st.Live.Dedicated = nil
 	st.Live = *st.space(st.Live)
 	st.Live.Dedicated, st.Leaving = dedicated, nil
 	st.fillAnew("", reason, now)
 }
 
-// lostOf puts a new index in the place of a tenant's own.
+// lostOf replaces a tenant's dedicated index with a new one.
 func (st *State) lostOf(tenantID, reason string, now time.Time) {
 	at := st.Live.dedicatedTo(tenantID)
 	if at < 0 {
@@ -325,7 +325,7 @@ func (st *State) lostOf(tenantID, reason string, now time.Time) {
 }
 
 func (st *State) fillAnew(tenantID, reason string, now time.Time) {
-	if st.Beside != nil && st.Beside.Tenant != "" { // a move begins anew once all is there
+	if st.Beside != nil && st.Beside.Tenant != "" { // a move restarts once the refill is complete
 		if st.Beside.Instance != st.Live.Instance && st.Beside.Made {
 			st.drop(*st.Beside, now)
 		}
@@ -334,15 +334,15 @@ func (st *State) fillAnew(tenantID, reason string, now time.Time) {
 	st.Lost, st.LostTenant, st.Phase, st.Want, st.Fill, st.Gate = reason, tenantID, Filling, "", Fill{Started: now}, nil
 }
 
-// exchange searches the index beside, and keeps the other one beside it.
+// exchange makes the index beside live, and keeps the other one beside it.
 func (st *State) exchange() {
-	st.Leaving = nil // the new one never had them, and the former goes
+	st.Leaving = nil // the new one never had them, and the old one is dropped
 	live := st.Live
 	st.Live, st.Beside = *st.Beside, &live
 	st.Want, st.Force = "", false
 }
 
-// target is the space that is being filled, nil for none.
+// target is the space being filled, or nil.
 func (st *State) target() *Space {
 	switch {
 	case st.Phase == Paused:

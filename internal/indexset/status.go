@@ -9,7 +9,7 @@ import (
 	"sheaf/internal/artifact"
 )
 
-// Status tells of the index and of what is filled beside it.
+// Status describes the index and what is being filled beside it.
 type Status struct {
 	Model      string     `json:"model" doc:"whose vectors are searched"`
 	Configured string     `json:"configured" doc:"the model that the settings name"`
@@ -21,13 +21,13 @@ type Status struct {
 	Dedicated []Dedicated `json:"dedicated,omitempty" doc:"tenants that have an index of their own"`
 }
 
-// Dedicated is an index of one tenant.
+// Dedicated is the index of one tenant.
 type Dedicated struct {
 	Tenant string `json:"tenant" doc:"id of the tenant"`
 	Shards int    `json:"shards" doc:"of the index"`
 }
 
-// Migration tells of an index that is filled, or that was switched to.
+// Migration describes an index that is being filled or was switched to.
 type Migration struct {
 	Phase           Phase    `json:"phase" enum:"filling,paused,ready,refused,switched"`
 	Wanted          Action   `json:"wanted,omitempty" doc:"what is done once nothing is missing"`
@@ -60,7 +60,7 @@ type Estimate struct {
 	Seconds  float64 `json:"seconds,omitempty" doc:"of embedding, from a few texts that were embedded now"`
 }
 
-// Status reads the newest state.
+// Status reads the latest state.
 func (s *Set) Status(ctx context.Context) (*Status, error) {
 	if err := s.refresh(ctx); err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func (s *Set) Estimate(ctx context.Context) (*Estimate, error) {
 	return out, nil
 }
 
-// Act does what an operator asks. With dryRun it only says whether it could be
-// done, and for Start what it would take.
+// Act performs an operator's action. With dryRun it only reports whether that is
+// possible and, for Start, what it would take.
 func (s *Set) Act(ctx context.Context, a Action, force, dryRun bool) (*Status, *Estimate, error) {
 	var estimate *Estimate
 	if dryRun {
