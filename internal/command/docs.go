@@ -38,8 +38,7 @@ func (g *global) docsCommand() *cobra.Command {
   sheaf docs --verdicts                        # how documents ended, by format
   sheaf docs --issues                          # why documents failed, and what to do`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Causes and formats are counted over all documents, in their own
-			// order.
+			// Causes and formats cover all documents and have their own order.
 			if err := cmp.Or(apart(cmd, "issues", "verdicts", "limit", "cursor", "order"), apart(cmd, "verdicts", "limit", "cursor", "order")); err != nil {
 				return err
 			}

@@ -32,7 +32,6 @@ import (
 //
 // Positions are stored separately: for each occurrence the distance to the previous
 // one in that row and field.
-// field, are a text of their own.
 
 const (
 	maxPartRows    = 8192 // per part; deleting a row rewrites its part
