@@ -27,8 +27,8 @@ var fields = func() (names []string) {
 	return names
 }()
 
-// field is the place of a setting, -1 for an unknown one. Like encoding/json
-// it ignores case.
+// field is the index of a setting, or -1 if unknown. Like encoding/json it ignores
+// case.
 func field(name string) int {
 	for i, f := range fields {
 		if strings.EqualFold(f, name) {
@@ -43,8 +43,8 @@ func fieldOf(c sheaf.ParseConfig, i int) (reflect.Value, opt) {
 	return v, v.Interface().(opt)
 }
 
-// Value is what c sets a setting to, by its JSON name: an int, string, bool,
-// []string or []sheaf.Range. ok is false where c does not set it.
+// Value returns the value of a setting in c, by its JSON name: an int, string,
+// bool, []string or []sheaf.Range. ok is false if c does not set it.
 func Value(c sheaf.ParseConfig, name string) (value any, ok bool) {
 	i := field(name)
 	if i < 0 {
@@ -57,11 +57,11 @@ func Value(c sheaf.ParseConfig, name string) (value any, ok bool) {
 // Empty reports whether c sets nothing, not even to null.
 func Empty(c sheaf.ParseConfig) bool { return reflect.ValueOf(c).IsZero() }
 
-// Merge returns c with what it does not set filled from base.
+// Merge returns c with unset fields filled in from base.
 func Merge(c, base sheaf.ParseConfig) sheaf.ParseConfig { return Patch(c, base, base) }
 
-// Patch returns old with what c sets. What c sets to null becomes as below
-// says. No setting of the result is null.
+// Patch returns old overridden by c. A null in c resets the setting to that of
+// below. No setting of the result is null.
 func Patch(c, old, below sheaf.ParseConfig) sheaf.ParseConfig {
 	var out sheaf.ParseConfig
 	to := reflect.ValueOf(&out).Elem()
@@ -79,8 +79,8 @@ func Patch(c, old, below sheaf.ParseConfig) sheaf.ParseConfig {
 	return out
 }
 
-// WithDefaults fills what c does not set from its chunk method's defaults, then
-// from Default.
+// WithDefaults fills in unset fields from the chunk method's defaults, then from
+// Default.
 func WithDefaults(c sheaf.ParseConfig) sheaf.ParseConfig {
 	if m, ok := MethodByName(c.ChunkMethod.V); ok {
 		c = Merge(c, m.Defaults)
@@ -88,8 +88,8 @@ func WithDefaults(c sheaf.ParseConfig) sheaf.ParseConfig {
 	return Merge(c, Default)
 }
 
-// Decode reads parser_config in JSON into c, as its UnmarshalJSON does. The
-// error names the setting that has a value of the wrong type.
+// Decode decodes parser_config JSON into c, like its UnmarshalJSON. The error names
+// the setting with a value of the wrong type.
 func Decode(b []byte, c *sheaf.ParseConfig) error {
 	err := json.Unmarshal(b, c)
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
@@ -109,8 +109,8 @@ func Decode(b []byte, c *sheaf.ParseConfig) error {
 	return fmt.Errorf("%s is a JSON %s; give %s, or null for what holds without it", wrong.Field, wrong.Value, takes)
 }
 
-// Unknown is the first key of a parser_config in JSON that is no setting, ""
-// where there is none or b is no object.
+// Unknown returns the first key of a parser_config in JSON that is not a setting,
+// or "" if there is none or b is not an object.
 func Unknown(b []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

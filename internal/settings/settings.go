@@ -1,7 +1,7 @@
 // Package settings describes parser_config: its table of settings, the chunk
-// methods, and how layers of settings merge. The API decodes and checks
-// settings with it, ingest merges them, the chunker asks which of them a method
-// reads; the handbook's tables and the API's description are written from it.
+// methods, and how layers of settings merge. The API validates settings with it,
+// ingest merges them, and the chunker asks which ones a method reads; the tables of
+// the handbook and the API description are generated from it.
 package settings
 
 import (
@@ -19,15 +19,15 @@ import (
 type Setting struct {
 	Name    string // as in JSON
 	Meaning string
-	Min     int // of a number that is given
+	Min     int // for numbers
 	Max     int // 0: not a number
 	Unset   string
-	Methods []string // that read it; nil for all
-	// Enriches says that chunks of every method depend on it.
+	Methods []string // that read it; nil means all
+	// Enriches means that chunks of every method depend on it.
 	Enriches bool
 }
 
-// Default is what leaving the setting out means, in words.
+// Default describes what omitting the setting means.
 func (s Setting) Default() string {
 	if s.Unset != "" {
 		return s.Unset
@@ -36,7 +36,7 @@ func (s Setting) Default() string {
 	return fmt.Sprint(v)
 }
 
-// Describe is what the setting does, within which bounds, where, and without it.
+// Describe describes the setting: effect, bounds, methods and default.
 func (s Setting) Describe() string {
 	text := s.Meaning
 	if s.Max > 0 {
@@ -51,14 +51,14 @@ func (s Setting) Describe() string {
 // packing lists the methods that fill chunks up to chunk_token_num.
 var packing = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio", "qa", "semantic", "hierarchical", "code", MethodLate}
 
-// prose are those of packing whose chunks may repeat text or be cut finer.
+// prose lists those of packing whose chunks can repeat text or be split further.
 var prose = []string{"general", "paper", "book", "laws", "manual", "email", "resume", "audio"}
 
-// printed are those of prose whose files have headings, tables and images.
+// printed lists those of prose whose files have headings, tables and images.
 var printed = []string{"general", "paper", "book", "laws", "manual", "email", "resume"}
 
-// Default is what a setting that no layer sets means, unless the chunk method
-// has a default of its own.
+// Default holds the values of settings that no layer sets, unless the chunk method
+// has its own default.
 var Default = sheaf.ParseConfig{
 	ChunkMethod:   sheaf.Set("general"),
 	ChunkTokenNum: sheaf.Set(512),
@@ -68,8 +68,7 @@ var Default = sheaf.ParseConfig{
 	TableRows:     sheaf.Set(3000),
 }
 
-// Table has a row for each key of parser_config, in the order in which people
-// ask for them.
+// Table has a row for each key of parser_config, in order of popularity.
 var Table = []Setting{
 	{Name: "chunk_method", Meaning: "how blocks become chunks; see the chunk methods"},
 	{Name: "chunk_token_num", Min: 16, Max: 8191, Methods: packing, Meaning: "maximum tokens in a chunk"},
@@ -96,17 +95,17 @@ var Table = []Setting{
 	{Name: "password", Unset: "none", Meaning: "opens protected files; write-only"},
 }
 
-// Run is a key of parser_config that datasets have and documents do not: what runs
-// of a kind are asked for.
+// Run is a key of parser_config that only datasets have: the options for runs of a
+// kind.
 type Run struct {
 	Kind    sheaf.TaskKind
 	Name    string // as in JSON
-	Flag    string // of the object: runs begin by themselves
+	Flag    string // key in the object: runs start automatically
 	Meaning string
 	of      func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig]
 }
 
-// Runs are those keys.
+// Runs lists those keys.
 var Runs = []Run{
 	{sheaf.KindRaptor, "raptor", "use_raptor", "of a dataset: what runs of raptor are asked for where a request has no options, with those names. use_raptor: true has a run begin by itself after documents are published; budget, such as {\"max_tokens\": 100000}, bounds what it may spend",
 		func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig] { return &c.Raptor }},
@@ -114,11 +113,11 @@ var Runs = []Run{
 		func(c *sheaf.ParseConfig) *sheaf.Opt[sheaf.RunConfig] { return &c.GraphRAG }},
 }
 
-// Describe is what the setting does, and without it.
+// Describe describes the setting and its default.
 func (r Run) Describe() string { return r.Meaning + ". Default: no run starts automatically" }
 
-// In is what a dataset's settings say: the options, nil for none, and whether runs
-// begin by themselves.
+// In returns a dataset's setting: the options, nil if none, and whether runs start
+// automatically.
 func (r Run) In(c sheaf.ParseConfig) (options json.RawMessage, byItself bool) {
 	said := *r.of(&c)
 	if !said.IsSet() {
@@ -128,7 +127,7 @@ func (r Run) In(c sheaf.ParseConfig) (options json.RawMessage, byItself bool) {
 	byItself, _ = rest[r.Flag].(bool)
 	delete(rest, r.Flag)
 	if delete(rest, budgetKey); len(rest) > 0 {
-		options, _ = json.Marshal(rest) // it was JSON
+		options, _ = json.Marshal(rest) // it came from JSON
 	}
 	return options, byItself
 }
@@ -137,18 +136,18 @@ const budgetKey = "budget"
 
 // Budget bounds what a run may spend, 0 for no bound.
 type Budget struct {
-	MaxTokens int64   `json:"max_tokens"` // that the chat model may read and write
-	MaxPrice  float64 `json:"max_price"`  // the same as a price
+	MaxTokens int64   `json:"max_tokens"` // read and written by the chat model
+	MaxPrice  float64 `json:"max_price"`  // the same limit as a price
 }
 
-// BudgetIn is what a dataset's settings say of runs that are begun without one of
+// BudgetIn returns the budget in a dataset's settings for runs started without
 // their own.
 func (r Run) BudgetIn(c sheaf.ParseConfig) (b Budget, err error) {
 	said := *r.of(&c)
 	if !said.IsSet() || said.V[budgetKey] == nil {
 		return b, nil
 	}
-	text, _ := json.Marshal(said.V[budgetKey]) // it was JSON
+	text, _ := json.Marshal(said.V[budgetKey]) // it came from JSON
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
 	if in.Decode(&b) != nil || b.MaxTokens < 0 || b.MaxPrice < 0 || b == (Budget{}) {
@@ -157,7 +156,7 @@ func (r Run) BudgetIn(c sheaf.ParseConfig) (b Budget, err error) {
 	return b, nil
 }
 
-// OfDocument is c without what datasets alone have, for a document.
+// OfDocument returns c without the dataset-only settings.
 func OfDocument(c sheaf.ParseConfig) sheaf.ParseConfig {
 	for _, r := range Runs {
 		*r.of(&c) = sheaf.Opt[sheaf.RunConfig]{}
@@ -165,7 +164,7 @@ func OfDocument(c sheaf.ParseConfig) sheaf.ParseConfig {
 	return c
 }
 
-// CheckDocument refuses what datasets alone have.
+// CheckDocument rejects dataset-only settings.
 func CheckDocument(c sheaf.ParseConfig) error {
 	for _, r := range Runs {
 		if r.of(&c).IsSet() {
@@ -178,14 +177,14 @@ func CheckDocument(c sheaf.ParseConfig) error {
 // MethodLate is the chunk method whose chunks are embedded section by section.
 const MethodLate = "late"
 
-// Method is a way to cut blocks into chunks, under the name that RAGFlow
-// gave it where it has one.
+// Method is a way to split blocks into chunks, with RAGFlow's name for it if it has
+// one.
 type Method struct {
 	Name     string
-	Takes    []sheaf.FileFamily // nil for every format
+	Takes    []sheaf.FileFamily // nil means every format
 	Ranges   string             // what a task covers
 	Meaning  string
-	Defaults sheaf.ParseConfig // that differ from Default
+	Defaults sheaf.ParseConfig // where they differ from Default
 }
 
 // allPages is the largest task_page_size: one task for all but the longest.
@@ -214,7 +213,7 @@ var Methods = []Method{
 	{Name: "code", Takes: []sheaf.FileFamily{sheaf.FamilyCode}, Ranges: "the whole file, large ones in parts", Meaning: "by declaration, whose name is added to the heading path; short neighbors share a chunk. Go is cut by its syntax tree, other languages by indentation"},
 }
 
-// MethodByName returns the chunk method called name; "" is the default.
+// MethodByName returns the named chunk method; "" is the default.
 func MethodByName(name string) (Method, bool) {
 	if name == "" {
 		name = Default.ChunkMethod.V
@@ -253,7 +252,7 @@ func DatasetNames() []string {
 	return names
 }
 
-// MethodsFor lists the chunk methods that take a file of some of the families.
+// MethodsFor lists the chunk methods that accept files of any of the families.
 func MethodsFor(families []sheaf.FileFamily) []string {
 	var names []string
 	for _, m := range Methods {
@@ -264,7 +263,7 @@ func MethodsFor(families []sheaf.FileFamily) []string {
 	return names
 }
 
-// TakesAny reports whether the method works on files of one of the families.
+// TakesAny reports whether the method accepts files of any of the families.
 func (m Method) TakesAny(families []sheaf.FileFamily) bool {
 	return m.Takes == nil || slices.ContainsFunc(families, func(f sheaf.FileFamily) bool { return slices.Contains(m.Takes, f) })
 }
@@ -285,9 +284,8 @@ func (m Method) Reads(setting string) bool {
 // maxTagSets bounds tag_kb_ids.
 const maxTagSets = 8
 
-// Check refuses settings that no parse could obey: a chunk method that does
-// not exist, numbers out of bounds, ranges upside down. The error says what is
-// possible.
+// Check rejects settings that no parse could follow: an unknown chunk method,
+// numbers out of bounds, inverted ranges. The error says what is allowed.
 func Check(c sheaf.ParseConfig) error {
 	if _, ok := MethodByName(c.ChunkMethod.V); !ok || c.ChunkMethod.IsSet() && c.ChunkMethod.V == "" {
 		return fmt.Errorf("chunk_method %q is not one of %s; null stands for what holds without it", c.ChunkMethod.V, strings.Join(MethodNames(), ", "))
@@ -328,8 +326,8 @@ func Check(c sheaf.ParseConfig) error {
 	return nil
 }
 
-// CheckType refuses a chunk method that takes no file of the families, which
-// are those of the media type (parser.Registry.TypeOf).
+// CheckType rejects a chunk method that does not accept files of the families,
+// which are those of the media type (parser.Registry.TypeOf).
 func CheckType(c sheaf.ParseConfig, mediaType string, families []sheaf.FileFamily) error {
 	m, ok := MethodByName(c.ChunkMethod.V)
 	if !ok || m.TakesAny(families) {
@@ -342,8 +340,7 @@ func CheckType(c sheaf.ParseConfig, mediaType string, families []sheaf.FileFamil
 	return fmt.Errorf("chunk_method %s takes %s, not %s; for this file use one of %s", m.Name, strings.Join(takes, "; "), mediaType, strings.Join(MethodsFor(families), ", "))
 }
 
-// NeedsChat names the setting that no chunk can get without a chat model, ""
-// where there is none.
+// NeedsChat names the setting that requires a chat model, or "" if none does.
 func NeedsChat(c sheaf.ParseConfig) string {
 	switch {
 	case c.AutoQuestions.V > 0:
