@@ -1,6 +1,6 @@
-// Package blob keeps bytes: originals from upload to parse, artifacts from
-// parse to index and rebuild. file and s3 implement it; blobtest holds both to
-// the same contract.
+// Package blob stores bytes: originals from upload to parse, artifacts from parse
+// to index and rebuild. file and s3 implement it; blobtest holds both to the same
+// contract.
 package blob
 
 import (
@@ -9,44 +9,44 @@ import (
 	"time"
 )
 
-// Store keeps immutable objects under slash-separated keys of [A-Za-z0-9._-]
-// segments ("." and ".." are refused with sheaf.ErrInvalid). An object is
-// either there whole or not there. Errors: sheaf.ErrNotFound,
-// sheaf.ErrUnavailable (retry may help), sheaf.ErrReadOnly (disk full or no
-// permission to write), sheaf.ErrInvalid.
+// Store holds immutable objects under slash-separated keys of [A-Za-z0-9._-]
+// segments ("." and ".." are rejected with sheaf.ErrInvalid). An object exists
+// completely or not at all. Errors: sheaf.ErrNotFound, sheaf.ErrUnavailable (retry
+// may help), sheaf.ErrReadOnly (disk full or no write permission),
+// sheaf.ErrInvalid.
 type Store interface {
-	// Put stores r until EOF under key, replacing what was there, and returns
-	// its size and the lower-case hex SHA-256. It holds at most a few MB in
-	// memory whatever the size, and leaves nothing when r or ctx fails.
-	// size is what the caller expects, -1 when unknown; another size than
-	// expected is sheaf.ErrInvalid. An error of r itself comes back wrapped.
+	// Put stores r until EOF under key, replacing any previous object, and returns
+	// its size and lower-case hex SHA-256. It buffers at most a few MB whatever the
+	// size, and leaves nothing behind if r or ctx fails. size is the expected size,
+	// -1 if unknown; a different size is sheaf.ErrInvalid. An error of r is
+	// returned wrapped.
 	Put(ctx context.Context, key string, r io.Reader, size int64) (Info, error)
-	// Compose makes key of one or more objects, one behind the other, without
-	// bringing their bytes here where the store can do it; they stay. All but
-	// the last have at least MinPartBytes, else it is sheaf.ErrInvalid, and
-	// there are at most 10,000. What was under key is replaced.
+	// Compose concatenates one or more objects into key, without transferring their
+	// bytes here if the store supports that; the parts are kept. All but the last
+	// have at least MinPartBytes, otherwise it is sheaf.ErrInvalid, and there are
+	// at most 10,000. Any previous object is replaced.
 	Compose(ctx context.Context, key string, parts []string) error
 	// Open reads length bytes from offset; length -1 means to the end. Reading
-	// stops at the end of the object without an error; an offset behind it is
-	// sheaf.ErrInvalid. The reader sees one version of the object, also when it
-	// is replaced meanwhile, and fails when ctx ends.
+	// stops at the end of the object without an error; an offset past it is
+	// sheaf.ErrInvalid. The reader sees one version of the object, even if that is
+	// replaced in the meantime, and fails when ctx ends.
 	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
 	Stat(ctx context.Context, key string) (Info, error)
-	// Delete removes objects; absent ones are not an error.
+	// Delete removes objects; missing ones are not an error.
 	Delete(ctx context.Context, keys ...string) error
 	// DeletePrefix removes every object under prefix, which ends in "/", and
-	// returns how many, also when it fails on the way.
+	// returns their number, even if it fails midway.
 	DeletePrefix(ctx context.Context, prefix string) (int, error)
 	// List calls each for every object under prefix ("" for all) in byte order
 	// of the keys until it returns false.
 	List(ctx context.Context, prefix string, each func(Info) bool) error
-	// ListAfter is List of the keys that follow after, which need not be the key of
-	// an object; "" is before all.
+	// ListAfter is List of the keys after after, which need not exist; "" precedes
+	// all keys.
 	ListAfter(ctx context.Context, prefix, after string, each func(Info) bool) error
-	// Children calls each for what lies directly under prefix, in any order: keys of
-	// objects, and prefixes of others, which end in "/", until it returns false.
+	// Children calls each for everything directly under prefix, in any order, until
+	// it returns false: keys of objects, and prefixes of others, ending in "/".
 	Children(ctx context.Context, prefix string, each func(name string) bool) error
-	// Ping checks that the store can be reached and written to.
+	// Ping checks that the store is reachable and writable.
 	Ping(ctx context.Context) error
 }
 
@@ -64,20 +64,19 @@ type Info struct {
 	Modified time.Time
 }
 
-// Local is implemented by stores whose objects are files of this host:
-// parsing then needs no copy.
+// Local is implemented by stores whose objects are local files, so that parsing
+// needs no copy.
 type Local interface {
 	Path(key string) (string, error)
 }
 
-// Fill brings bytes of a file with holes here before they are read. It is safe
-// for concurrent use. Its errors are those of the store and of the disk.
+// Fill fetches bytes of a sparse file before they are read. It is safe for
+// concurrent use. Its errors are those of the store and the disk.
 type Fill func(ctx context.Context, offset, length int64) error
 
-// Presigner is implemented by stores that clients can read from and write to
-// directly. An address is valid for expires, 1 second to 7 days, and takes
-// exactly size bytes; disposition is the Content-Disposition of the answer,
-// empty for none.
+// Presigner is implemented by stores that clients can access directly. A URL is
+// valid for expires, 1 second to 7 days, and accepts exactly size bytes;
+// disposition is the Content-Disposition of the response, empty for none.
 type Presigner interface {
 	PresignPut(ctx context.Context, key string, size int64, expires time.Duration) (string, error)
 	PresignGet(ctx context.Context, key string, expires time.Duration, disposition string) (string, error)

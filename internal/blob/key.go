@@ -7,8 +7,8 @@ import (
 	"sheaf"
 )
 
-// Limits of keys: the length is S3's, the length of a segment that of the
-// common file systems.
+// Limits of keys: the length is S3's, the segment length that of common file
+// systems.
 const (
 	MaxKeyBytes     = 1024
 	MaxSegmentBytes = 255
@@ -43,8 +43,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckPrefix is CheckKey for prefixes, which end in "/". The empty prefix
-// stands for everything and passes only where all is true.
+// CheckPrefix is CheckKey for prefixes, which end in "/". The empty prefix means
+// everything and is valid only if all is true.
 func CheckPrefix(prefix string, all bool) error {
 	if prefix == "" && all {
 		return nil
@@ -55,8 +55,8 @@ func CheckPrefix(prefix string, all bool) error {
 	return CheckKey(strings.TrimSuffix(prefix, "/"))
 }
 
-// CheckSpan returns an error that wraps sheaf.ErrInvalid unless offset and
-// length are as Store.Open takes them.
+// CheckSpan returns an error that wraps sheaf.ErrInvalid unless offset and length
+// are valid for Store.Open.
 func CheckSpan(offset, length int64) error {
 	if offset < 0 || length < -1 {
 		return fmt.Errorf("%w: cannot read %d bytes from offset %d", sheaf.ErrInvalid, length, offset)
@@ -64,8 +64,8 @@ func CheckSpan(offset, length int64) error {
 	return nil
 }
 
-// CheckParts returns an error that wraps sheaf.ErrInvalid unless key and parts
-// are as Store.Compose takes them.
+// CheckParts returns an error that wraps sheaf.ErrInvalid unless key and parts are
+// valid for Store.Compose.
 func CheckParts(key string, parts []string) error {
 	if len(parts) == 0 || len(parts) > MaxParts {
 		return fmt.Errorf("%w: %s cannot be composed of %d objects", sheaf.ErrInvalid, key, len(parts))
@@ -78,8 +78,8 @@ func CheckParts(key string, parts []string) error {
 	return nil
 }
 
-// CheckPart returns an error that wraps sheaf.ErrInvalid unless the i-th of n
-// parts may have size bytes.
+// CheckPart returns an error that wraps sheaf.ErrInvalid unless the i-th of n parts
+// may have size bytes.
 func CheckPart(key string, i, n int, size int64) error {
 	if i < n-1 && size < MinPartBytes {
 		return fmt.Errorf("%w: %s has %d bytes, and only the last part may have fewer than %d", sheaf.ErrInvalid, key, size, MinPartBytes)

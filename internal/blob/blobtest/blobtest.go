@@ -1,5 +1,5 @@
-// Package blobtest is the contract of blob.Store as tests: every store must
-// pass the same.
+// Package blobtest is a test suite for the contract of blob.Store, which every
+// store must pass.
 package blobtest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"sheaf/internal/blob"
 )
 
-// Run holds s, which must be empty, to the contract.
+// Run tests s, which must be empty, against the contract.
 func Run(t *testing.T, s blob.Store) {
 	t.Run("PutThenReadBack", func(t *testing.T) {
 		for _, size := range []int{0, 1, 5000, 1 << 20} {
@@ -47,8 +47,8 @@ func Run(t *testing.T, s blob.Store) {
 	})
 
 	t.Run("MultipartSizes", func(t *testing.T) {
-		// Around and above the part size of S3 stores, from a reader that gives
-		// odd pieces and does not know its length.
+		// Around and above the part size of S3 stores, from a reader that returns
+		// odd-sized pieces and does not know its length.
 		for _, size := range []int{16 << 20, 16<<20 + 1, 37<<20 + 11} {
 			data := Bytes(uint64(size), size)
 			info, err := s.Put(t.Context(), "multi/large", onlyReader{bytes.NewReader(data)}, -1)
@@ -165,7 +165,7 @@ func Run(t *testing.T, s blob.Store) {
 		}
 		put(t, s, "replaced", fresh)
 		rest, err := io.ReadAll(rc)
-		// A remote store may break off, but never mixes two versions.
+		// A remote store may abort, but never mixes two versions.
 		if err == nil && !bytes.Equal(append(first, rest...), old) {
 			t.Error("the reader saw two versions")
 		}
@@ -373,7 +373,7 @@ func Run(t *testing.T, s blob.Store) {
 					}
 				}
 			})
-			// Deletes of the neighbour take the folder away from under the puts.
+			// Deletes of the neighbor remove the folder while puts use it.
 			wg.Go(func() {
 				for range 10 {
 					if _, err := s.Put(t.Context(), fmt.Sprintf("race/other/%d", i), strings.NewReader("x"), 1); err != nil {
@@ -481,12 +481,12 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// onlyReader hides everything but Read, and gives odd pieces.
+// onlyReader hides everything but Read, and returns odd-sized pieces.
 type onlyReader struct{ r io.Reader }
 
 func (o onlyReader) Read(p []byte) (int, error) { return o.r.Read(p[:min(len(p), 31337)]) }
 
-// endless never stops by itself.
+// endless never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -15,21 +15,20 @@ import (
 const (
 	// BlockBytes is the unit in which parts of a large file are fetched.
 	BlockBytes = 64 << 10
-	// maxRun is how many missing neighbours one request fetches.
+	// maxRun is how many adjacent missing blocks one request fetches.
 	maxRun = 64
-	// WholeBytes is the size up to which a file comes here at once: it costs
-	// less than to ask for its parts.
+	// WholeBytes is the size up to which a file is fetched whole: cheaper than
+	// requesting its parts.
 	WholeBytes = 8 << 20
 )
 
-// FetchBlocks is Fetch for readers that look at a few places of a file. Above
-// WholeBytes the file at path has the object's size, and holes where nothing
-// was read yet: who reads it calls fill first. fill is nil when the whole file
-// is there. A path is never used for another file again, so that who keeps it
-// open reads what fill wrote, or finds it gone.
+// FetchBlocks is Fetch for readers that need a few parts of a file. Above
+// WholeBytes the file at path has the object's size, with holes where nothing was
+// read yet: readers call fill first. fill is nil if the whole file is present. A
+// path is never reused for another file, so a reader that keeps it open sees what
+// fill wrote, or finds it gone.
 //
-// That the object is what it should be is told by its size alone: its digest
-// would need all of it.
+// The object is verified by its size only, since its digest would need all of it.
 func (c *Cache) FetchBlocks(ctx context.Context, key, digest string, size int64) (path string, fill blob.Fill, release func(), err error) {
 	if c.local() || !isDigest(digest) || size <= c.wholeBytes || c.has(digest) {
 		path, release, err = c.Fetch(ctx, key, digest, size)
@@ -43,7 +42,7 @@ func (c *Cache) FetchBlocks(ctx context.Context, key, digest string, size int64)
 		if err != nil {
 			return "", nil, nil, err
 		}
-		if _, err := os.Stat(e.file); err != nil { // somebody has cleaned up
+		if _, err := os.Stat(e.file); err != nil { // removed by someone else
 			c.forget(e)
 			c.leave(e)
 			continue
@@ -52,14 +51,14 @@ func (c *Cache) FetchBlocks(ctx context.Context, key, digest string, size int64)
 	}
 }
 
-// has reports whether the whole file is here or on its way.
+// has reports whether the whole file is cached or being downloaded.
 func (c *Cache) has(digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.entries[digest] != nil
 }
 
-// joinBlocks makes the caller a user of the sparse file of this content.
+// joinBlocks makes the caller a user of the sparse file with this content.
 func (c *Cache) joinBlocks(key, digest string, size int64) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +87,7 @@ func (c *Cache) joinBlocks(key, digest string, size int64) (*entry, error) {
 
 const blocksPrefix = "blocks-"
 
-// blocks is a file of which only what was asked for is here.
+// blocks is a file of which only the requested parts are present.
 type blocks struct {
 	cache *Cache
 	entry *entry
@@ -98,10 +97,10 @@ type blocks struct {
 
 	mu      sync.Mutex
 	have    []bool
-	loading map[int64]chan struct{} // closed when the block has come, or failed
+	loading map[int64]chan struct{} // closed when the block has arrived or failed
 }
 
-// fill is the blob.Fill of the file. Callers that want a block on its way wait for it.
+// fill is the blob.Fill of the file. Callers wait for blocks already in flight.
 func (b *blocks) fill(ctx context.Context, offset, length int64) error {
 	if offset < 0 || length < 0 || offset > b.size-length {
 		return fmt.Errorf("%w: %d bytes at %d of %s, which has %d", sheaf.ErrInvalid, length, offset, b.key, b.size)
@@ -126,7 +125,7 @@ func (b *blocks) fill(ctx context.Context, offset, length int64) error {
 			case <-coming:
 			case <-ctx.Done():
 			}
-			continue // it is there, or the next one to try is this caller
+			continue // it is there, or this caller is the next to try
 		}
 		run := int64(1)
 		for run < maxRun && i+run <= last && !b.have[i+run] && b.loading[i+run] == nil {
@@ -175,7 +174,7 @@ func (b *blocks) fetch(ctx context.Context, index, run int64) (int64, error) {
 	return int64(len(data)), nil
 }
 
-// grown counts what a sparse file has come to hold.
+// grown accounts for the growth of a sparse file.
 func (c *Cache) grown(e *entry, n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package cache keeps originals on the disk of an executor, so that the tasks
-// of one document download it once per host, however many there are and
-// however often the process restarts. Of a large file those who need a few
-// places get the blocks around them and no more.
+// Package cache keeps originals on an executor's disk, so that the tasks of a
+// document download it once per host, however many they are and however often the
+// process restarts. Of a large file, readers that need only parts of it get the
+// blocks around them.
 package cache
 
 import (
@@ -24,39 +24,38 @@ import (
 	"sheaf/internal/blob"
 )
 
-// Cache is a folder of files named by their SHA-256. It is safe for concurrent
-// use; a folder belongs to one process at a time.
+// Cache is a folder of files named by their SHA-256. It is safe for concurrent use;
+// only one process may use a folder at a time.
 type Cache struct {
 	store      blob.Store
 	dir        string
 	maxBytes   int64
-	wholeBytes int64 // WholeBytes, other only in tests
+	wholeBytes int64 // WholeBytes, except in tests
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	unused  *list.List // of *entry, most recently used first: what may be removed
-	bytes   int64      // of all entries, with what is being downloaded
+	unused  *list.List // of *entry, most recently used first: removable
+	bytes   int64      // of all entries, including downloads in progress
 }
 
-// entry is one file, or its download.
+// entry is one file or its download.
 type entry struct {
-	name   string  // the SHA-256 of a whole file; with blocksPrefix of a sparse one
+	name   string  // SHA-256 of a complete file, with blocksPrefix for a sparse one
 	file   string  // its path
-	key    string  // of the object it was last asked for as; "" where an earlier process left it
-	blocks *blocks // of a sparse file, whose size is what of it is here
+	key    string  // of the object it was last requested as; "" if left by an earlier process
+	blocks *blocks // of a sparse file, whose size is what is present of it
 	size   int64
 	users  int
 	used   time.Time          // when the last user left
 	place  *list.Element      // in unused, nil while there are users
-	ready  chan struct{}      // closed when the download has ended
+	ready  chan struct{}      // closed when the download ends
 	err    error              // of the download, set before ready is closed
 	cancel context.CancelFunc // of the download
 }
 
-// Open takes over what an earlier process left in dir. maxBytes bounds the
-// files that nobody uses; those in use come on top, since their tasks could
-// not run without them. Where store is blob.Local the cache stays empty and dir
-// is not touched.
+// Open adopts what an earlier process left in dir. maxBytes bounds the unused
+// files; files in use are not counted, since their tasks could not run without
+// them. If store is blob.Local the cache stays empty and dir is not touched.
 func Open(store blob.Store, dir string, maxBytes int64) (*Cache, error) {
 	c := &Cache{store: store, dir: dir, maxBytes: maxBytes, wholeBytes: WholeBytes, entries: map[string]*entry{}, unused: list.New()}
 	if c.local() {
@@ -81,7 +80,7 @@ func Open(store blob.Store, dir string, maxBytes int64) (*Cache, error) {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if !isDigest(f.Name()) { // a download that a crash cut off, or a sparse file
+		if !isDigest(f.Name()) { // a download interrupted by a crash, or a sparse file
 			_ = os.Remove(filepath.Join(dir, f.Name()))
 			continue
 		}
@@ -102,12 +101,12 @@ func isDigest(s string) bool {
 	return err == nil && len(b) == sha256.Size && hex.EncodeToString(b) == s
 }
 
-// Fetch returns a file with the bytes of the object, which must have this
-// digest and size. The file stays until release is called, which must happen
-// once; nobody may write to it. Calls for one digest share one download, which
-// ends when all of them have ended. Errors: those of the store,
-// sheaf.ErrInvalid when the object is not what it should be, sheaf.ErrReadOnly
-// when the disk is full.
+// Fetch returns a file with the bytes of the object, which must have this digest
+// and size. The file is kept until release is called, which must happen once; it
+// must not be written to. Calls for one digest share one download, which is
+// canceled when all of them have ended. Errors: those of the store,
+// sheaf.ErrInvalid if the object does not match, sheaf.ErrReadOnly if the disk is
+// full.
 func (c *Cache) Fetch(ctx context.Context, key, digest string, size int64) (path string, release func(), err error) {
 	if local, ok := c.store.(blob.Local); ok {
 		path, err := local.Path(key)
@@ -130,23 +129,23 @@ func (c *Cache) Fetch(ctx context.Context, key, digest string, size int64) (path
 		if e.err != nil {
 			c.leave(e)
 			if errors.Is(e.err, context.Canceled) {
-				continue // everybody before us gave up; we have not
+				continue // all earlier callers gave up; this one has not
 			}
 			return "", nil, e.err
 		}
 		path := e.file
 		if info, err := os.Stat(path); err != nil || info.Size() != size {
-			c.forget(e) // somebody has cleaned up, or damaged the file
+			c.forget(e) // removed or damaged by someone else
 			c.leave(e)
 			continue
 		}
 		now := time.Now()
-		_ = os.Chtimes(path, now, now) // remembers the order of use over a restart
+		_ = os.Chtimes(path, now, now) // persists the order of use across restarts
 		return path, sync.OnceFunc(func() { c.leave(e) }), nil
 	}
 }
 
-// join makes the caller a user of the entry, and starts the download if it is the first.
+// join makes the caller a user of the entry; the first one starts the download.
 func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +169,7 @@ func (c *Cache) join(ctx context.Context, key, digest string, size int64) *entry
 	return e
 }
 
-// use counts one more user, who asked for key. c.mu is held.
+// use adds a user, who requested key. c.mu is held.
 func (c *Cache) use(e *entry, key string) {
 	e.users++
 	e.key = key
@@ -180,7 +179,7 @@ func (c *Cache) use(e *entry, key string) {
 	}
 }
 
-// leave ends a use. The download of a file that nobody waits for is ended.
+// leave removes a user. A download without users is canceled.
 func (c *Cache) leave(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,12 +198,12 @@ func (c *Cache) leave(e *entry) {
 		c.evict()
 	default:
 		e.cancel()
-		delete(c.entries, e.name) // the next caller starts anew
+		delete(c.entries, e.name) // the next caller starts over
 		c.bytes -= e.size
 	}
 }
 
-// forget drops an entry that has no good file.
+// forget drops an entry without a valid file.
 func (c *Cache) forget(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,14 +213,14 @@ func (c *Cache) forget(e *entry) {
 	}
 }
 
-// evict removes the least recently used files until the rest fits. c.mu is held.
+// evict removes least recently used files until the rest fits. c.mu is held.
 func (c *Cache) evict() {
 	for c.bytes > c.maxBytes && c.unused.Len() > 0 {
 		c.remove(c.unused.Back())
 	}
 }
 
-// remove removes a file that nobody uses. c.mu is held.
+// remove removes an unused file. c.mu is held.
 func (c *Cache) remove(place *list.Element) {
 	e := c.unused.Remove(place).(*entry)
 	e.place = nil
@@ -233,8 +232,8 @@ func (c *Cache) remove(place *list.Element) {
 	_ = os.Remove(e.file)
 }
 
-// Unused lists the keys of the objects whose files nobody uses, as far as this
-// process has asked for them.
+// Unused lists the object keys of the unused files, as far as this process has
+// requested them.
 func (c *Cache) Unused() (keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,8 +245,7 @@ func (c *Cache) Unused() (keys []string) {
 	return keys
 }
 
-// Remove removes the files that were last asked for by one of these keys and
-// that nobody uses.
+// Remove removes the unused files that were last requested by one of these keys.
 func (c *Cache) Remove(keys []string) {
 	gone := map[string]bool{}
 	for _, key := range keys {
@@ -264,8 +262,8 @@ func (c *Cache) Remove(keys []string) {
 	}
 }
 
-// Expire removes files that nobody has used for age, again and again until stop
-// is called: of a deletion a cache may not be told. An age of 0 keeps them.
+// Expire periodically removes files not used for age until stop is called, since a
+// cache may not be notified of deletions. An age of 0 keeps them.
 func (c *Cache) Expire(age time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if age <= 0 || c.local() {
@@ -296,13 +294,13 @@ func (c *Cache) expire(before time.Time) {
 	}
 }
 
-// local reports whether the store's objects are files of this host.
+// local reports whether the store's objects are local files.
 func (c *Cache) local() bool {
 	_, local := c.store.(blob.Local)
 	return local
 }
 
-// download writes the object beside its place, checks it, and renames it.
+// download writes the object to a temporary file, verifies it, and renames it.
 func (c *Cache) download(ctx context.Context, key string, e *entry) error {
 	r, err := c.store.Open(ctx, key, 0, -1)
 	if err != nil {
@@ -332,7 +330,7 @@ func (c *Cache) download(ctx context.Context, key string, e *entry) error {
 	if err := f.Close(); err != nil {
 		return writeError(c.dir, err)
 	}
-	if err := ctx.Err(); err != nil { // given up meanwhile: a newer download may be at it
+	if err := ctx.Err(); err != nil { // given up: a newer download may be in progress
 		return err
 	}
 	if err := os.Rename(f.Name(), e.file); err != nil {
@@ -341,7 +339,7 @@ func (c *Cache) download(ctx context.Context, key string, e *entry) error {
 	return nil
 }
 
-// diskWriter keeps errors of the disk apart from those of the store.
+// diskWriter tells disk errors from store errors.
 type diskWriter struct {
 	f   *os.File
 	err error

@@ -1,9 +1,9 @@
-// Package file keeps objects as files of one folder: the blob store of the
-// embedded default, and of fleets that share a file system. Its objects can be
-// parsed in place, without a copy (blob.Local).
+// Package file stores objects as files in a folder: the blob store of the embedded
+// default, and of fleets that share a file system. Its objects can be parsed in
+// place, without a copy (blob.Local).
 //
-// objects/ holds each object under its key, tmp/ what is being written. Both
-// are folders of one file system, so that a rename publishes an object whole.
+// objects/ holds each object under its key, tmp/ the files being written. Both are
+// on one file system, so that a rename publishes an object atomically.
 package file
 
 import (
@@ -26,8 +26,8 @@ import (
 	"sheaf/internal/blob"
 )
 
-// bufferBytes is what a Put holds in memory. Most objects are far smaller, so
-// that making and clearing a buffer for each cost more than filling it.
+// bufferBytes is what a Put buffers. Most objects are far smaller, so allocating
+// and clearing a buffer for each cost more than filling it.
 const bufferBytes = 256 << 10
 
 var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
@@ -44,8 +44,8 @@ var (
 	_ blob.Local = (*Store)(nil)
 )
 
-// Open makes the folder where it is missing and removes what crashed processes
-// left half written. It fails with sheaf.ErrReadOnly where it may not write.
+// Open creates the folder if missing and removes incomplete files of crashed
+// processes. It fails with sheaf.ErrReadOnly if it may not write.
 func Open(dir string) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// sweep removes the temporary files that nobody is writing any more.
+// sweep removes temporary files that are no longer being written.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.tmp)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// Path returns where the object lies. The file must not be written to.
+// Path returns the file of the object, which must not be written to.
 func (s *Store) Path(key string) (string, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return "", err
@@ -99,8 +99,8 @@ func (s *Store) Path(key string) (string, error) {
 
 func (s *Store) path(key string) string { return filepath.Join(s.objects, filepath.FromSlash(key)) }
 
-// Put streams r to a temporary file and renames it once it is whole and on the
-// disk: a crash at any moment leaves the old object, the new one, or none.
+// Put streams r to a temporary file and renames it once it is complete and synced:
+// a crash at any moment leaves the old object, the new one, or none.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (blob.Info, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, err
@@ -135,8 +135,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (b
 	return blob.Info{Key: key, Size: n, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: info.ModTime()}, nil
 }
 
-// Compose gives a single part a second name, and copies several behind each other,
-// which file systems that can do without moving bytes.
+// Compose hard-links a single part, and concatenates several by copying, which
+// capable file systems do without moving bytes.
 func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
 	if err := blob.CheckParts(key, parts); err != nil {
 		return err
@@ -166,15 +166,15 @@ func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
 	return s.publish(f.Name(), key)
 }
 
-// link makes key of a part without copying it: nothing writes to a file that has
-// its place. It reports false for what is left to a copy, which tells what is wrong.
+// link makes key a hard link to a part: published files are never written to. It
+// returns false if a copy is needed, which then reports what is wrong.
 func (s *Store) link(key, part string) bool {
 	from, to := s.path(part), s.path(key)
 	info, err := os.Lstat(from)
 	if err != nil || !info.Mode().IsRegular() || blob.CheckPart(key, 0, 1, info.Size()) != nil {
 		return false
 	}
-	// What is old and in no list is taken for what was left behind.
+	// An old file that is not listed anywhere counts as a leftover.
 	now := time.Now()
 	return os.Chtimes(from, now, now) == nil && s.makeDirs(filepath.Dir(to)) == nil && os.Link(from, to) == nil && syncDir(filepath.Dir(to)) == nil
 }
@@ -201,10 +201,10 @@ func (s *Store) appendPart(to *os.File, key string, i, n int) error {
 	return nil
 }
 
-// createTemp makes a temporary file that sweeps of other processes respect.
+// createTemp creates a temporary file that sweeps of other processes respect.
 func (s *Store) createTemp() (*os.File, error) {
 	f, err := os.CreateTemp(s.tmp, "put-*")
-	if errors.Is(err, fs.ErrNotExist) { // somebody emptied the folder under us
+	if errors.Is(err, fs.ErrNotExist) { // the folder was removed under us
 		if err = os.MkdirAll(s.tmp, 0o700); err == nil {
 			f, err = os.CreateTemp(s.tmp, "put-*")
 		}
@@ -216,7 +216,7 @@ func (s *Store) createTemp() (*os.File, error) {
 	return f, nil
 }
 
-// copy is io.Copy that stops with ctx and tells errors of r from those of the disk.
+// copy is io.Copy that stops with ctx and tells errors of r from disk errors.
 func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader, key string) (int64, error) {
 	lent := buffers.Get().(*[bufferBytes]byte)
 	defer buffers.Put(lent)
@@ -248,7 +248,7 @@ func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader, key string) 
 	}
 }
 
-// publish renames the finished file to its place and makes the name durable.
+// publish renames the finished file into place and makes the name durable.
 func (s *Store) publish(temp, key string) error {
 	path := s.path(key)
 	parent := filepath.Dir(path)
@@ -271,7 +271,7 @@ func (s *Store) publish(temp, key string) error {
 	return nil
 }
 
-// makeDirs is os.MkdirAll that makes each new folder's name durable.
+// makeDirs is os.MkdirAll that makes the name of each new folder durable.
 func (s *Store) makeDirs(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
@@ -289,7 +289,7 @@ func (s *Store) makeDirs(dir string) error {
 		}
 		return nil
 	}
-	if errors.Is(err, fs.ErrNotExist) { // removed again by a delete; publish tries once more
+	if errors.Is(err, fs.ErrNotExist) { // removed again by a delete; publish retries
 		return nil
 	}
 	return err
@@ -309,14 +309,14 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some network file systems cannot
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // unsupported on some network file systems
 		return err
 	}
 	return nil
 }
 
-// Open reads a span of the object. Replacing or deleting it meanwhile does not
-// disturb the reader.
+// Open reads a span of the object. Replacing or deleting it in the meantime does
+// not affect the reader.
 func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	if err := errors.Join(blob.CheckKey(key), blob.CheckSpan(offset, length)); err != nil {
 		return nil, err
@@ -404,7 +404,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// pruneAbove removes the folders above path that are empty, up to the root.
+// pruneAbove removes the empty folders above path, up to the root.
 func (s *Store) pruneAbove(path string) {
 	for dir := filepath.Dir(path); dir != s.objects; dir = filepath.Dir(dir) {
 		if err := os.Remove(dir); err != nil && !absent(err) {
@@ -443,7 +443,7 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 				return s.writeError("delete "+path, err)
 			}
 		}
-		_ = os.Remove(dir) // stays when somebody has just put something there
+		_ = os.Remove(dir) // kept if something was just put there
 		return nil
 	}
 	err := remove(dir)
@@ -451,12 +451,12 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 	return n, err
 }
 
-// List walks the folders in the order that their keys have as bytes.
+// List walks the folders in byte order of the keys.
 func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bool) error {
 	return s.ListAfter(ctx, prefix, "", each)
 }
 
-// ListAfter leaves out the folders that are wholly before after.
+// ListAfter skips folders that are entirely before after.
 func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(blob.Info) bool) error {
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
@@ -470,8 +470,8 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(b
 		if err != nil {
 			return false, s.readError("list "+prefix, err)
 		}
-		// In a key the name of a folder is followed by "/", which sorts behind
-		// "-" and ".": "a-b" and "a.b" come before "a/b".
+		// In a key the name of a folder is followed by "/", which sorts after "-"
+		// and ".": "a-b" and "a.b" come before "a/b".
 		name := func(e fs.DirEntry) string {
 			if e.IsDir() {
 				return e.Name() + "/"
@@ -494,7 +494,7 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(b
 			}
 			info, err := e.Info()
 			if err != nil || !info.Mode().IsRegular() {
-				continue // deleted meanwhile, or not ours
+				continue // deleted in the meantime, or not ours
 			}
 			if !each(blob.Info{Key: prefix + e.Name(), Size: info.Size(), Modified: info.ModTime()}) {
 				return false, nil
@@ -506,8 +506,8 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(b
 	return err
 }
 
-// Children reads one folder. Folders that are empty count too: what deletes an
-// object takes them away a moment later.
+// Children reads one folder. Empty folders count too: deleting an object removes
+// them a moment later.
 func (s *Store) Children(ctx context.Context, prefix string, each func(name string) bool) error {
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
@@ -528,7 +528,7 @@ func (s *Store) Children(ctx context.Context, prefix string, each func(name stri
 	return ctx.Err()
 }
 
-// Ping looks whether files can be read and written, and writes none.
+// Ping checks that files can be read and written, without writing any.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -537,15 +537,15 @@ func (s *Store) Ping(ctx context.Context) error {
 		return s.readError("find the folder "+s.objects, err)
 	}
 	for _, dir := range []string{s.objects, s.tmp} {
-		if err := writable(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // tmp is made anew when it is gone
+		if err := writable(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // tmp is recreated if missing
 			return s.writeError("write to "+dir, err)
 		}
 	}
 	return nil
 }
 
-// absent reports whether err says that there is no such file, also because a
-// part of its path is a file itself.
+// absent reports whether err means that there is no such file, also because part of
+// its path is itself a file.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// full is ENOSPC for a folder on a file system without free space.
+// full returns ENOSPC for a folder on a file system without free space.
 func full(dir string) error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err == nil && s.Bavail == 0 {

@@ -2,5 +2,5 @@
 
 package file
 
-// full cannot tell.
+// full cannot be determined here.
 func full(string) error { return nil }

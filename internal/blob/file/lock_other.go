@@ -15,5 +15,5 @@ func abandoned(_ string, modified time.Time) bool {
 	return time.Since(modified) > 24*time.Hour
 }
 
-// writable cannot tell.
+// writable cannot be determined here.
 func writable(string) error { return nil }

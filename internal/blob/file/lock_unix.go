@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock marks f as in use for as long as it stays open. It reports false when
-// another open file has the mark.
+// lock marks f as in use until it is closed. It returns false if another open file
+// holds the mark.
 func lock(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
-// abandoned reports whether the process that wrote the temporary file at path
-// is gone: the kernel has then let go of the lock it held. A file younger than
-// a minute is left alone, because its maker may not have come to lock it yet.
+// abandoned reports whether the process that wrote the temporary file at path is
+// gone: the kernel has then released its lock. A file younger than a minute is left
+// alone, because its creator may not have locked it yet.
 func abandoned(path string, modified time.Time) bool {
 	if time.Since(modified) < time.Minute {
 		return false
@@ -31,7 +31,7 @@ func abandoned(path string, modified time.Time) bool {
 	return lock(f)
 }
 
-// writable reports why this process may not write to a folder, nil where it may.
+// writable returns why this process may not write to a folder, or nil.
 func writable(dir string) error {
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return &os.PathError{Op: "access", Path: dir, Err: err}

@@ -1,5 +1,5 @@
-// Package s3 keeps objects in a bucket of MinIO, Amazon S3 or what speaks
-// their protocol: the blob store of a fleet whose machines share no disk.
+// Package s3 stores objects in a bucket of MinIO, Amazon S3 or a compatible store:
+// the blob store of a fleet whose machines share no disk.
 package s3
 
 import (
@@ -30,57 +30,56 @@ import (
 )
 
 const (
-	partBytes = 16 << 20 // memory of one upload; S3 takes 5 MB to 5 GB
-	maxParts  = 10_000   // of one object, S3's limit
-	maxBytes  = 5 << 40  // of one object, S3's limit
+	partBytes = 16 << 20 // memory per upload; S3 accepts 5 MB to 5 GB
+	maxParts  = 10_000   // per object, S3's limit
+	maxBytes  = 5 << 40  // per object, S3's limit
 
-	// staleUpload is the age from which an unfinished upload is taken for one
-	// of a crashed process.
+	// staleUpload is the age from which an unfinished upload is presumed to be from
+	// a crashed process.
 	staleUpload = 24 * time.Hour
-	// cleanupTimeout bounds what is done after the caller's context has ended.
+	// cleanupTimeout bounds work after the caller's context has ended.
 	cleanupTimeout = 10 * time.Second
 )
 
-// Config says where the bucket is and who asks.
+// Config locates the bucket and holds the credentials.
 type Config struct {
 	Endpoint string // "https://s3.eu-central-1.amazonaws.com", "http://minio:9000"
-	// PublicEndpoint is what presigned addresses name, where clients reach the
-	// store by another name than this process does; empty means Endpoint.
+	// PublicEndpoint is the host in presigned URLs, if clients reach the store by
+	// another name than this process does; empty means Endpoint.
 	PublicEndpoint string
-	Region         string // "us-east-1" when empty
+	Region         string // empty means "us-east-1"
 	Bucket         string
-	Prefix         string // put before every key, for a bucket shared with others; empty, or ending in "/"
-	CreateBucket   bool   // make the bucket where it is missing
+	Prefix         string // prepended to every key, for a shared bucket; empty, or ending in "/"
+	CreateBucket   bool   // create the bucket if missing
 	PathStyle      bool   // address the bucket in the path instead of the host name; automatic for IP addresses
 
-	// Credentials is "static" (the three fields below), "env" (AWS_* or
-	// MINIO_* variables), "iam" (the role of the machine, pod or container), or
-	// "" for the first of them that is there.
+	// Credentials is "static" (the three fields below), "env" (AWS_* or MINIO_*
+	// variables), "iam" (the role of the machine, pod or container), or "" for the
+	// first of them that is available.
 	Credentials string
 	AccessKey   string
 	SecretKey   string
-	// Keys are access key and secret key as they are now; nil for those above.
+	// Keys returns the current access key and secret key; nil for those above.
 	Keys         func() (access, secret string)
 	SessionToken string
 
-	CAFile     string // PEM file of authorities to trust beside the system's
-	MaxRetries int    // of one request, with growing pauses; 0 means 4
+	CAFile     string // PEM file of authorities to trust in addition to the system's
+	MaxRetries int    // per request, with backoff; 0 means 4
 }
 
-// String leaves out the secrets.
+// String omits the secrets.
 func (c Config) String() string {
 	return fmt.Sprintf("s3{%s bucket=%s prefix=%q region=%s}", c.Endpoint, c.Bucket, c.Prefix, c.Region)
 }
 
-// GoString leaves out the secrets.
+// GoString omits the secrets.
 func (c Config) GoString() string { return c.String() }
 
-// Store is a bucket, or what lies under a prefix of one. It is safe for
-// concurrent use.
+// Store is a bucket, or a prefix of one. It is safe for concurrent use.
 type Store struct {
 	config Config
 	client *minio.Core
-	public *minio.Core // signs addresses for others
+	public *minio.Core // signs URLs for clients
 	parts  sync.Pool   // *[]byte of up to partBytes
 }
 
@@ -89,8 +88,8 @@ var (
 	_ blob.Presigner = (*Store)(nil)
 )
 
-// Open checks the configuration, makes the bucket if it is told to, and ends
-// uploads that crashed processes left behind. A store that cannot be reached is
+// Open validates the configuration, creates the bucket if configured, and aborts
+// uploads left behind by crashed processes. An unreachable store is
 // sheaf.ErrUnavailable: try again later.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Bucket == "" {
@@ -100,7 +99,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	if c.Region == "" {
-		c.Region = "us-east-1" // set, so that signing never asks the server first
+		c.Region = "us-east-1" // otherwise signing would first query the server
 	}
 	if c.MaxRetries == 0 {
 		c.MaxRetries = 4
@@ -177,8 +176,8 @@ func connect(c Config, endpoint string) (*minio.Core, error) {
 	return client, nil
 }
 
-// liveKeys are credentials that may change; *credentials.Credentials locks
-// around each call.
+// liveKeys are credentials that can change; *credentials.Credentials locks around
+// each call.
 type liveKeys struct {
 	keys           func() (access, secret string)
 	token          string
@@ -225,7 +224,7 @@ func (c Config) credentials() (*credentials.Credentials, error) {
 	return nil, fmt.Errorf("%w: S3 credentials are static, env or iam, not %q", sheaf.ErrInvalid, c.Credentials)
 }
 
-// AbortStale ends the unfinished uploads older than age and returns how many.
+// AbortStale aborts the unfinished uploads older than age and returns their number.
 func (s *Store) AbortStale(ctx context.Context, age time.Duration) (int, error) {
 	n, keyMarker, idMarker := 0, "", ""
 	for range 1000 { // pages of 1,000
@@ -250,8 +249,8 @@ func (s *Store) AbortStale(ctx context.Context, age time.Duration) (int, error) 
 	return n, nil
 }
 
-// digester counts and hashes what passes, and keeps the reader's own error
-// apart from those of the store.
+// digester counts and hashes what passes, and tells the reader's own error from
+// those of the store.
 type digester struct {
 	ctx  context.Context
 	r    io.Reader
@@ -274,11 +273,11 @@ func (d *digester) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sum is the SHA-256 of what was read, in hex.
+// sum is the hex SHA-256 of what was read.
 func (d *digester) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
 
-// Put sends what fits into one part as one request, and more as a multipart
-// upload, part after part: the object appears when the last request succeeds.
+// Put sends what fits into one part as one request, and more as a multipart upload,
+// part by part: the object appears when the last request succeeds.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (blob.Info, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, err
@@ -313,9 +312,9 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 		if size >= 0 && d.n != size {
 			return sizeError(key, d.n, size)
 		}
-		// All bytes are here and hashed already. To sign their digest costs both
-		// sides less than the client's stream of signed pieces, and has the store
-		// refuse damaged bytes over TLS too, where that stream is not used.
+		// All bytes are buffered and hashed already. Signing their digest costs
+		// both sides less than the client's stream of signed pieces, and makes the
+		// store reject damaged bytes over TLS too, where that stream is not used.
 		_, err := s.client.PutObject(ctx, bucket, object, bytes.NewReader(*buf), int64(len(*buf)), "", d.sum(), minio.PutObjectOptions{DisableContentSha256: true})
 		return err
 	}
@@ -340,7 +339,7 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 		return err
 	}
 	if each := partSize(size); each > partBytes {
-		// Parts too large to hold are streamed: known length, no repeat on error.
+		// Parts too large to buffer are streamed: known length, no retry on error.
 		rest := io.MultiReader(bytes.NewReader(*buf), d)
 		for left := size; left > 0; left -= each {
 			n := min(each, left)
@@ -381,11 +380,10 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 	return err
 }
 
-// copiesAtOnce is how many parts of one composed object the store copies at
-// the same time.
+// copiesAtOnce is how many parts of one composed object are copied concurrently.
 const copiesAtOnce = 4
 
-// Compose lets the store copy the parts into a multipart upload.
+// Compose has the store copy the parts into a multipart upload.
 func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
 	if err := blob.CheckParts(key, parts); err != nil {
 		return err
@@ -399,7 +397,7 @@ func (s *Store) Compose(ctx context.Context, key string, parts []string) error {
 func (s *Store) compose(ctx context.Context, key string, parts []string) error {
 	bucket, object := s.config.Bucket, s.config.Prefix+key
 	if len(parts) == 1 {
-		// The store refuses to copy more than 5 GB at once; no part has as many.
+		// The store refuses to copy more than 5 GB at once; no part is that large.
 		_, err := s.client.CopyObject(ctx, bucket, s.config.Prefix+parts[0], bucket, object, nil, minio.CopySrcOptions{}, minio.PutObjectOptions{})
 		return err
 	}
@@ -437,15 +435,15 @@ func (s *Store) compose(ctx context.Context, key string, parts []string) error {
 	return err
 }
 
-// abort ends an upload, also when ctx has ended, else the parts would be kept
-// and paid for.
+// abort aborts an upload even if ctx has ended, because otherwise the parts would
+// be kept and billed.
 func (s *Store) abort(ctx context.Context, object, upload string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	_ = s.client.AbortMultipartUpload(ctx, s.config.Bucket, object, upload)
 }
 
-// partSize is partBytes, or what makes maxParts parts suffice for size.
+// partSize is partBytes, or more if size would need more than maxParts.
 func partSize(size int64) int64 {
 	const mb = 1 << 20
 	return max(partBytes, ((size+maxParts-1)/maxParts+mb-1)/mb*mb)
@@ -455,8 +453,8 @@ func sizeError(key string, got, want int64) error {
 	return fmt.Errorf("%w: %s has %d bytes (or more) where %d were announced", sheaf.ErrInvalid, key, got, want)
 }
 
-// fill reads the next part into buf, which grows with what there is to hold,
-// and reports whether it is the last.
+// fill reads the next part into buf, growing it as needed, and reports whether it
+// is the last.
 func fill(r io.Reader, buf *[]byte) (last bool, err error) {
 	b := (*buf)[:0]
 	defer func() { *buf = b }()
@@ -483,7 +481,7 @@ func fill(r io.Reader, buf *[]byte) (last bool, err error) {
 	return false, nil
 }
 
-// Open asks for the span alone. The answer is one version of the object.
+// Open requests only the span. The response is one version of the object.
 func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	if err := errors.Join(blob.CheckKey(key), blob.CheckSpan(offset, length)); err != nil {
 		return nil, err
@@ -504,14 +502,14 @@ func (s *Store) Open(ctx context.Context, key string, offset, length int64) (io.
 	body, _, _, err := s.client.GetObject(ctx, s.config.Bucket, s.config.Prefix+key, opts)
 	if err != nil {
 		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
-			return s.emptySpan(ctx, key, offset) // at the end of the object, or behind it
+			return s.emptySpan(ctx, key, offset) // at or past the end of the object
 		}
 		return nil, s.explain(ctx, "open "+key, err)
 	}
 	return &answer{ctx: ctx, s: s, key: key, ReadCloser: body}, nil
 }
 
-// emptySpan answers a read of no bytes once it is known to be one.
+// emptySpan serves a read of no bytes after checking that it is one.
 func (s *Store) emptySpan(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
 	info, err := s.Stat(ctx, key)
 	if err != nil {
@@ -523,7 +521,7 @@ func (s *Store) emptySpan(ctx context.Context, key string, offset int64) (io.Rea
 	return http.NoBody, nil
 }
 
-// answer explains the errors of an answer that breaks off.
+// answer explains errors in the middle of a response.
 type answer struct {
 	ctx context.Context
 	s   *Store
@@ -532,7 +530,7 @@ type answer struct {
 }
 
 func (b *answer) Read(p []byte) (int, error) {
-	if err := b.ctx.Err(); err != nil { // also where the rest is buffered already
+	if err := b.ctx.Err(); err != nil { // even if the rest is already buffered
 		return 0, err
 	}
 	n, err := b.ReadCloser.Read(p)
@@ -554,7 +552,7 @@ func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 	return blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}, nil
 }
 
-// Delete removes objects, a thousand a request.
+// Delete removes objects, a thousand per request.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		if err := blob.CheckKey(key); err != nil {
@@ -603,12 +601,12 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 	}
 }
 
-// List asks for a thousand objects at a time.
+// List requests a thousand objects at a time.
 func (s *Store) List(ctx context.Context, prefix string, each func(blob.Info) bool) error {
 	return s.ListAfter(ctx, prefix, "", each)
 }
 
-// ListAfter has the store begin behind after.
+// ListAfter has the store start after after.
 func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(blob.Info) bool) error {
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
@@ -618,11 +616,11 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, each func(b
 		options.StartAfter = s.config.Prefix + after
 	}
 	return s.list(ctx, prefix, options, func(key string, o minio.ObjectInfo) bool {
-		return blob.CheckKey(key) != nil || each(blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}) // what is not ours is passed over
+		return blob.CheckKey(key) != nil || each(blob.Info{Key: key, Size: o.Size, Modified: o.LastModified}) // skip what is not ours
 	})
 }
 
-// Children has the store gather what lies deeper.
+// Children has the store group deeper keys.
 func (s *Store) Children(ctx context.Context, prefix string, each func(name string) bool) error {
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
@@ -632,7 +630,7 @@ func (s *Store) Children(ctx context.Context, prefix string, each func(name stri
 	})
 }
 
-// list reads a thousand names at a time until each has had enough.
+// list reads a thousand names at a time until each returns false.
 func (s *Store) list(ctx context.Context, prefix string, options minio.ListObjectsOptions, each func(key string, o minio.ObjectInfo) bool) error {
 	listing, cancel := context.WithCancel(ctx) // ends the client's goroutine
 	defer cancel()
@@ -647,8 +645,8 @@ func (s *Store) list(ctx context.Context, prefix string, options minio.ListObjec
 	return ctx.Err()
 }
 
-// Ping lists the first name in the bucket. It writes nothing, so it does not
-// see that the store is full or the key may only read.
+// Ping lists the first name in the bucket. It writes nothing, so it does not notice
+// that the store is full or the key is read-only.
 func (s *Store) Ping(ctx context.Context) error {
 	listing, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the client's goroutine
@@ -659,14 +657,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// PresignPut returns an address to which anybody may PUT size bytes as the
-// object until expires has passed, at most 7 days.
+// PresignPut returns a URL to which anyone may PUT the object with size bytes until
+// expires has passed, at most 7 days.
 func (s *Store) PresignPut(ctx context.Context, key string, size int64, expires time.Duration) (string, error) {
 	if err := checkPresign(key, expires); err != nil {
 		return "", err
 	}
-	// The length is signed: else the address would take anything up to what
-	// the store takes, whatever the tenant's quota.
+	// The length is signed: otherwise the URL would accept anything up to the
+	// store's limit, whatever the tenant's quota.
 	length := http.Header{"Content-Length": {strconv.FormatInt(size, 10)}}
 	u, err := s.public.PresignHeader(ctx, http.MethodPut, s.config.Bucket, s.config.Prefix+key, expires, nil, length)
 	if err != nil {
@@ -675,9 +673,9 @@ func (s *Store) PresignPut(ctx context.Context, key string, size int64, expires 
 	return u.String(), nil
 }
 
-// PresignGet returns an address from which anybody may GET the object until
-// expires has passed, at most 7 days. disposition is what the store is to
-// answer as Content-Disposition, empty for none.
+// PresignGet returns a URL from which anyone may GET the object until expires has
+// passed, at most 7 days. disposition is the Content-Disposition of the store's
+// response, empty for none.
 func (s *Store) PresignGet(ctx context.Context, key string, expires time.Duration, disposition string) (string, error) {
 	if err := checkPresign(key, expires); err != nil {
 		return "", err
@@ -700,7 +698,7 @@ func checkPresign(key string, expires time.Duration) error {
 	return blob.CheckKey(key)
 }
 
-// explain turns an error of the client into one of the contract's kinds.
+// explain maps an error of the client to one of the contract.
 func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if cerr := ctx.Err(); cerr != nil {
 		return cerr
