@@ -1,5 +1,5 @@
-// Package batch fills the requests to an embedding provider with the passages
-// of many tasks: a range of a few chunks then costs no request of its own. It
+// Package batch combines the passages of many tasks into requests to an embedding
+// provider: a range of a few chunks then does not cost a request of its own. It
 // wraps an embed.Embedder.
 package batch
 
@@ -15,12 +15,12 @@ import (
 	"sheaf/internal/embed"
 )
 
-// Config bounds the batches. Zero values mean what the field says.
+// Config bounds the batches. Zero values have the meaning given for each field.
 type Config struct {
-	MaxTexts    int           // of a batch; 0 means 64
-	MaxBytes    int           // of the texts of a batch; 0 means 256 KB
-	Wait        time.Duration // batch timeout, from the first text; 0 means 3 ms
-	Concurrency int           // batches under way; 0 means 4
+	MaxTexts    int           // per batch; 0 means 64
+	MaxBytes    int           // of text per batch; 0 means 256 KB
+	Wait        time.Duration // maximum delay from the first text; 0 means 3 ms
+	Concurrency int           // concurrent batches; 0 means 4
 }
 
 // Embedder shares batches among its callers. It is safe for concurrent use.
@@ -28,20 +28,20 @@ type Embedder struct {
 	inner embed.Embedder
 	wait  time.Duration
 	group *batching.Group[item, []float32]
-	open  context.Context // ends with Close
+	open  context.Context // canceled by Close
 	close context.CancelFunc
 }
 
 var _ embed.Embedder = (*Embedder)(nil)
 
-// item is one text of a call, which fail ends.
+// item is one text of a call, which fail cancels.
 type item struct {
 	ctx  context.Context
 	fail context.CancelCauseFunc
 	text string
 }
 
-// New makes an embedder over e. Close stops it.
+// New returns an embedder over e. Close stops it.
 func New(e embed.Embedder, c Config) *Embedder {
 	b := &Embedder{inner: e, wait: cmp.Or(c.Wait, 3*time.Millisecond)}
 	b.open, b.close = context.WithCancel(context.Background())
@@ -52,20 +52,20 @@ func New(e embed.Embedder, c Config) *Embedder {
 	return b
 }
 
-// Close ends the embedder; calls under way fail as canceled.
+// Close stops the embedder; calls in progress fail as canceled.
 func (b *Embedder) Close() { b.close() }
 
 // Model describes the vectors.
 func (b *Embedder) Model() embed.Model { return b.inner.Model() }
 
-// Ping asks the provider.
+// Ping pings the provider.
 func (b *Embedder) Ping(ctx context.Context) error { return b.inner.Ping(ctx) }
 
 var errClosed = sheaf.FailRetryable(sheaf.CategoryCanceled, "embed_stopped", "the embedder is shutting down; the task will run again elsewhere")
 
-// Embed puts passages into shared batches. Queries go straight through, since
-// somebody waits for them, and so do windows, which are batches by themselves. A
-// text that the provider refuses, or answers wrongly, fails its own call alone.
+// Embed puts passages into shared batches. Queries are passed straight through,
+// since a user waits for them, and so are windows, which are complete requests. A
+// text that the provider rejects or answers incorrectly fails only its own call.
 func (b *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
@@ -73,7 +73,7 @@ func (b *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	if purpose != embed.Passage { // a window is a request already
 		return b.inner.Embed(ctx, texts, purpose)
 	}
-	// Its end tells the batches that nobody waits for these texts any more.
+	// When it ends, the batches know that no one waits for these texts.
 	call, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	defer context.AfterFunc(b.open, func() { fail(errClosed) })()
@@ -91,7 +91,7 @@ func (b *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return vectors, nil
 }
 
-// embed answers the items of a batch. A failure ends the calls it concerns.
+// embed embeds the items of a batch. A failure ends the calls it affects.
 func (b *Embedder) embed(ctx context.Context, batch []item) [][]float32 {
 	vectors, err := b.try(batch)
 	if err == nil {
@@ -111,7 +111,7 @@ func (b *Embedder) embed(ctx context.Context, batch []item) [][]float32 {
 	return make([][]float32, len(batch))
 }
 
-// split cuts a batch by call. The items of a call are neighbours.
+// split splits a batch by call. The items of a call are adjacent.
 func split(batch []item) (calls [][]item) {
 	from := 0
 	for i := range batch {
@@ -123,7 +123,7 @@ func split(batch []item) (calls [][]item) {
 	return calls
 }
 
-// try embeds items under a context that ends when all their callers have gone.
+// try embeds items under a context that ends when all their callers are gone.
 func (b *Embedder) try(batch []item) ([][]float32, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(batch[0].ctx))
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package embedtest is the contract of embed.Embedder as tests: every embedder
-// must pass the same.
+// Package embedtest is a test suite for the contract of embed.Embedder, which every
+// embedder must pass.
 package embedtest
 
 import (
@@ -15,16 +15,16 @@ import (
 	"sheaf/internal/embed"
 )
 
-// Options tells the suite what the embedder under test is made for.
+// Options describes the embedder under test.
 type Options struct {
-	// Tolerance is how much the cosine of the vectors of one text may differ
-	// from 1 between calls; 0 means 1e-5. Quantised models depend on the batch.
+	// Tolerance is how far the cosine of two vectors of the same text may be from
+	// 1; 0 means 1e-5. Quantized models depend on the batch.
 	Tolerance float64
 	// LatinOnly: texts of other scripts must give no vector.
 	LatinOnly bool
 }
 
-// Run holds e to the contract.
+// Run tests e against the contract.
 func Run(t *testing.T, e embed.Embedder, o Options) {
 	if o.Tolerance == 0 {
 		o.Tolerance = 1e-5

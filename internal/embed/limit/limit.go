@@ -1,6 +1,6 @@
-// Package limit is the governor of an embedding provider: it finds out how
-// many calls at a time the provider takes, and makes all callers wait when it
-// asks one of them to. It wraps an embed.Embedder.
+// Package limit governs an embedding provider: it finds out how many concurrent
+// calls the provider accepts, and makes all callers wait when it asks one of them
+// to. It wraps an embed.Embedder.
 package limit
 
 import (
@@ -14,23 +14,23 @@ import (
 	"sheaf/internal/embed"
 )
 
-// Config bounds the governor. Zero values mean what the field says.
+// Config bounds the governor. Zero values have the meaning given for each field.
 type Config struct {
-	Max int // calls at a time; 0 means 8
+	Max int // concurrent calls; 0 means 8
 	// MaxWait is how long a call may wait for a pause to end before it fails as
-	// rate limited, so that its task gives its place to another; 0 means 5 s.
+	// rate limited, so that its task yields its slot to another; 0 means 5 s.
 	MaxWait time.Duration
-	// Trip is after how many outages in a row callers are turned away for a
-	// while without a call; 0 means 5.
+	// Trip is the number of consecutive outages after which callers are rejected
+	// for a while without a call; 0 means 5.
 	Trip int
 }
 
 const (
-	minPause = time.Second // first pause where the provider names none
-	maxPause = time.Minute // longest of these
+	minPause = time.Second // first pause if the provider specifies none
+	maxPause = time.Minute // longest such pause
 
-	// probe is the part of a call that a round adds near the last ceiling: each
-	// try above it costs everybody a pause.
+	// probe is the fraction of a call that a round adds near the last ceiling: each
+	// attempt above it costs all callers a pause.
 	probe = 0.02
 )
 
@@ -40,15 +40,15 @@ type Embedder struct {
 	config Config
 
 	mu          sync.Mutex
-	changed     chan struct{} // closed and replaced when somebody may go on
+	changed     chan struct{} // closed and replaced when a caller may proceed
 	inflight    int
-	allowed     float64 // calls at a time: grows by one a round, halves when told to slow down
-	ceiling     float64 // where it was told so last: from there growth only probes
+	allowed     float64 // concurrent calls: grows by one per round, halves when told to slow down
+	ceiling     float64 // value when last told so: from there growth only probes
 	lowered     time.Time
 	pausedUntil time.Time
 	cause       error // of the pause
 	pause       time.Duration
-	outages     int // in a row
+	outages     int // consecutive
 }
 
 var _ embed.Embedder = (*Embedder)(nil)
@@ -70,11 +70,11 @@ func Wrap(e embed.Embedder, c Config) *Embedder {
 // Model describes the vectors.
 func (l *Embedder) Model() embed.Model { return l.inner.Model() }
 
-// Ping asks the provider, pause or not.
+// Ping pings the provider, even during a pause.
 func (l *Embedder) Ping(ctx context.Context) error { return l.inner.Ping(ctx) }
 
-// Embed waits for its turn, and fails as rate limited or unavailable without a
-// call when the provider's pause is longer than MaxWait.
+// Embed waits for its turn, and fails as rate limited or unavailable without a call
+// if the provider's pause is longer than MaxWait.
 func (l *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if len(texts) == 0 {
 		return nil, ctx.Err()
@@ -145,15 +145,15 @@ func (l *Embedder) release(began time.Time, err error) {
 		if l.outages++; l.outages >= l.config.Trip {
 			l.stop(now, 0, fmt.Errorf("%w (%w)", sheaf.FailRetryable(sheaf.CategoryTarget, "embed_unavailable", "the embedding server failed %d times in a row; it is asked again soon: check that it runs", l.outages), sheaf.ErrUnavailable))
 		}
-	default: // an answer, even if a refusal, shows that the provider is there
+	default: // any response, even a rejection, shows that the provider is up
 		l.outages = 0
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// slowDown halves the calls at a time, once for all calls that were under way
-// when the provider had enough.
+// slowDown halves the concurrency, once for all calls that were in flight when the
+// provider had enough.
 func (l *Embedder) slowDown(began, now time.Time) {
 	if began.Before(l.lowered) {
 		return
@@ -162,7 +162,7 @@ func (l *Embedder) slowDown(began, now time.Time) {
 	l.allowed, l.lowered = max(1, l.allowed/2), now
 }
 
-// stop lets no call begin for after, or for a growing pause when it is 0.
+// stop blocks new calls for after, or for a growing pause if it is 0.
 func (l *Embedder) stop(now time.Time, after time.Duration, cause error) {
 	if after <= 0 {
 		if now.Before(l.pausedUntil) {

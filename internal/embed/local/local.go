@@ -1,7 +1,7 @@
-// Package local embeds with a model that is installed on this machine: it starts
-// the program sheaf-embed, keeps it running, and asks it as openai asks any
-// server. The service itself contains no native library; when one of its calls
-// crashes or hangs, the program is started anew and the tasks try again.
+// Package local embeds with a model installed on this machine: it starts the
+// program sheaf-embed, keeps it running, and calls it as openai calls any server.
+// The service itself contains no native library; if one of its calls crashes or
+// hangs, the program is restarted and the tasks retry.
 package local
 
 import (
@@ -30,19 +30,19 @@ import (
 	"sheaf/internal/models"
 )
 
-// Config says what runs and how. Zero values mean what the field says.
+// Config configures the program. Zero values have the meaning given for each field.
 type Config struct {
 	Store *models.Store
 	Model models.Model
 
-	Program     string        // path of sheaf-embed; "": beside this program, then on PATH
-	Threads     int           // texts that are embedded at once; 0: as many as CPUs
-	MemoryBytes int64         // that the program may use; 0: 768 MB and 64 MB a thread
-	MaxTexts    int           // of one request; 0: 16
-	Timeout     time.Duration // of one request; 0: 60 s
+	Program     string        // path of sheaf-embed; "": next to this program, then in PATH
+	Threads     int           // texts embedded concurrently; 0: number of CPUs
+	MemoryBytes int64         // limit for the program; 0: 768 MB plus 64 MB per thread
+	MaxTexts    int           // per request; 0: 16
+	Timeout     time.Duration // per request; 0: 60 s
 
 	StartTimeout time.Duration // until the model is loaded; 0: 60 s
-	CheckEvery   time.Duration // health is asked for; 0: 5 s. Without an answer within twice that the program is killed.
+	CheckEvery   time.Duration // interval of health checks; 0: 5 s. Without a response within twice that the program is killed.
 	Backoff      time.Duration // before the first restart; 0: 200 ms. It doubles up to a minute.
 
 	Log *slog.Logger
@@ -50,7 +50,7 @@ type Config struct {
 
 const maxBackoff = time.Minute
 
-// Embedder asks a child process. It is safe for concurrent use.
+// Embedder calls a child process. It is safe for concurrent use.
 type Embedder struct {
 	*openai.Embedder
 
@@ -63,7 +63,7 @@ type Embedder struct {
 	finished chan struct{}
 
 	mu    sync.Mutex
-	up    chan struct{} // closed while the child answers
+	up    chan struct{} // closed while the child responds
 	down  chan struct{} // closed while it does not
 	cause error         // why it does not
 	pid   int           // of the child
@@ -75,7 +75,7 @@ var _ embed.Embedder = (*Embedder)(nil)
 const address = "http://sheaf-embed/v1"
 
 // Open starts the program and waits until its model is loaded. The error is
-// sheaf.ErrNotFound where the model or the program is not installed.
+// sheaf.ErrNotFound if the model or the program is not installed.
 func Open(ctx context.Context, c Config) (*Embedder, error) {
 	if err := c.Store.Check(c.Model, false); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func Open(ctx context.Context, c Config) (*Embedder, error) {
 	return e, nil
 }
 
-// find gives the path of the program sheaf-embed.
+// find returns the path of the program sheaf-embed.
 func find(program string) (string, error) {
 	if program == "" {
 		if self, err := os.Executable(); err == nil {
@@ -143,10 +143,10 @@ func find(program string) (string, error) {
 	return path, nil
 }
 
-// listen makes the socket, which outlives the children: a call that comes while
-// one is started waits in its queue.
+// listen creates the socket, which outlives the children: a call that arrives while
+// one starts waits in its queue.
 func (e *Embedder) listen() (err error) {
-	// A socket's path may have 107 bytes, so it is not in the data folder.
+	// A socket path is limited to 107 bytes, so it is not in the data folder.
 	if e.folder, err = os.MkdirTemp("", "sheaf-embed-"); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (e *Embedder) unlisten() {
 	_ = os.RemoveAll(e.folder)
 }
 
-// Close ends the program. Calls under way fail.
+// Close stops the program. Calls in progress fail.
 func (e *Embedder) Close() {
 	e.stop()
 	<-e.finished
@@ -177,10 +177,10 @@ func (e *Embedder) Close() {
 	e.unlisten()
 }
 
-// maxWait is how long a call waits for a program that is started anew.
+// maxWait is how long a call waits for the program to restart.
 const maxWait = 5 * time.Second
 
-// Embed asks the program, after waiting for it to be up for some seconds at most.
+// Embed calls the program, after waiting up to maxWait for it to be up.
 func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if len(texts) == 0 || purpose == embed.Window {
 		return e.Embedder.Embed(ctx, texts, purpose)
@@ -193,14 +193,14 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return vectors, err
 }
 
-// Ping fails at once while the program is not up.
+// Ping fails immediately while the program is not up.
 func (e *Embedder) Ping(ctx context.Context) error {
 	return e.call(ctx, 0, e.Embedder.Ping)
 }
 
-// call waits until the program is up, and lets f ask it. A request that is in
-// the socket's queue when the program ends is answered by the next one, or fails
-// when that is not up after most.
+// call waits until the program is up, then calls f. A request in the socket's queue
+// when the program ends is answered by the next one, or fails if that is not up
+// after most.
 func (e *Embedder) call(ctx context.Context, most time.Duration, f func(context.Context) error) error {
 	if err := e.await(ctx, most); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (e *Embedder) await(ctx context.Context, most time.Duration) error {
 		"the embedding model %s does not run: %v; it is started again", e.config.Model.Name, e.cause), sheaf.ErrUnavailable)
 }
 
-// set says whether the program answers: with no cause it does.
+// set records whether the program responds: it does if cause is nil.
 func (e *Embedder) set(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -267,8 +267,8 @@ func (e *Embedder) set(cause error) {
 	}
 }
 
-// supervise runs one child after the other until ctx ends. started gets what
-// became of the first.
+// supervise runs one child after another until ctx ends. started receives the
+// outcome of the first.
 func (e *Embedder) supervise(ctx context.Context, started chan<- error) {
 	defer close(e.finished)
 	// A child is killed with the thread that started it (PR_SET_PDEATHSIG, prctl(2)).
@@ -305,11 +305,11 @@ func (e *Embedder) supervise(ctx context.Context, started chan<- error) {
 	}
 }
 
-// runChild starts a child and waits for its end, which is an error. ready is
-// called when it answers. A child that stops answering is killed.
+// runChild starts a child and waits for its end, which is an error. ready is called
+// when it responds. A child that stops responding is killed.
 func (e *Embedder) runChild(ctx context.Context, ready func()) error {
 	c := e.config
-	// What it says last tells why it ended.
+	// Its last output says why it ended.
 	logs := &logLines{log: c.Log.With("program", "sheaf-embed")}
 	cmd := exec.Command(e.program, "-child", "-dir", c.Store.Dir, "-model", c.Model.Name, "-threads", strconv.Itoa(c.Threads), "-memory", strconv.FormatInt(c.MemoryBytes, 10))
 	cmd.ExtraFiles = []*os.File{e.socket}
@@ -317,7 +317,7 @@ func (e *Embedder) runChild(ctx context.Context, ready func()) error {
 	cmd.Env = []string{"OMP_NUM_THREADS=1", "GOMAXPROCS=" + strconv.Itoa(c.Threads), "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}
 	cmd.SysProcAttr = withParent()
 	cmd.WaitDelay = time.Second
-	input, err := cmd.StdinPipe() // ends with this process, where the system knows no signal for that
+	input, err := cmd.StdinPipe() // closes with this process, where the system has no death signal
 	if err != nil {
 		return err
 	}
@@ -342,7 +342,7 @@ func (e *Embedder) runChild(ctx context.Context, ready func()) error {
 	done(nil)
 	<-watched
 	if cause := context.Cause(watch); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause // it was killed for that
+		return cause // why it was killed
 	}
 	if last := logs.lastLine(); last != "" {
 		return fmt.Errorf("%w: %s", cmp.Or(err, errEnded), last)
@@ -352,7 +352,7 @@ func (e *Embedder) runChild(ctx context.Context, ready func()) error {
 
 var errEnded = errors.New("it ended by itself")
 
-// watch asks for health until ctx ends, or the child gives no answer.
+// watch checks the child's health until ctx ends or it does not respond.
 func (e *Embedder) watch(ctx context.Context, ready func()) error {
 	if err := e.health(ctx, e.config.StartTimeout); err != nil {
 		return fmt.Errorf("the model was not loaded within %s: %w", e.config.StartTimeout, err)
@@ -383,7 +383,7 @@ func (e *Embedder) health(ctx context.Context, within time.Duration) error {
 			select {
 			case <-ctx.Done():
 				return err
-			case <-time.After(20 * time.Millisecond): // it was a connection of the child before
+			case <-time.After(20 * time.Millisecond): // it was a connection of the previous child
 				continue
 			}
 		}
@@ -396,8 +396,8 @@ func (e *Embedder) health(ctx context.Context, within time.Duration) error {
 	}
 }
 
-// logLines passes a child's lines on and remembers the last. Lines are JSON of
-// slog; others come from the native library.
+// logLines forwards a child's log lines and remembers the last. Lines are slog
+// JSON; others come from the native library.
 type logLines struct {
 	log *slog.Logger
 
@@ -406,7 +406,7 @@ type logLines struct {
 	last string
 }
 
-// maxLine of a line is passed on.
+// maxLine is how much of a line is forwarded.
 const maxLine = 4 << 10
 
 func (l *logLines) Write(b []byte) (int, error) {
@@ -432,7 +432,7 @@ func (l *logLines) say(line []byte) {
 	}
 	level := slog.LevelWarn
 	said, _ := record["level"].(string)
-	_ = level.UnmarshalText([]byte(said)) // it stays a warning
+	_ = level.UnmarshalText([]byte(said)) // otherwise it stays a warning
 	l.last, _ = record["msg"].(string)
 	var attrs []slog.Attr
 	for key, value := range record {

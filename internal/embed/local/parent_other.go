@@ -4,5 +4,5 @@ package local
 
 import "syscall"
 
-// withParent does nothing more than the child does, which ends with its input.
+// withParent is a no-op: the child exits when its input is closed.
 func withParent() *syscall.SysProcAttr { return nil }

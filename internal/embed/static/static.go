@@ -1,12 +1,12 @@
-// Package static is the built-in embedding model: the vector of a text is the
-// sum of the scaled vectors of its tokens, brought to length one. It needs no
-// service, no native library and no file beside the binary, and is fast enough
-// that embedding never is the bottleneck of ingestion.
+// Package static is the built-in embedding model: the vector of a text is the sum
+// of the scaled vectors of its tokens, normalized. It needs no service, no native
+// library and no file besides the binary, and is fast enough that embedding is
+// never the bottleneck of ingestion.
 //
 // The table minilm-static-256.sem is derived from all-MiniLM-L6-v2 (NOTICE.md,
-// LICENSE.Apache-2.0). It knows English; other languages in Latin script gain
-// a little, and texts of other scripts are left to the words of the full-text
-// side by giving them no vector.
+// LICENSE.Apache-2.0). It knows English; other languages in Latin script benefit a
+// little, and texts in other scripts get no vector, which leaves them to the word
+// side of the search.
 package static
 
 import (
@@ -34,10 +34,10 @@ import (
 //go:embed minilm-static-256.sem.zst
 var packed []byte
 
-// maxTable bounds the table: 29,523 tokens of 256 values of 4 bits have 4.1 MB.
+// maxTable bounds the table: 29,523 tokens of 256 4-bit values take 4.1 MB.
 const maxTable = 8 << 20
 
-// unpack returns the bytes of the built-in model, as Parse reads them.
+// unpack returns the bytes of the built-in model for Parse.
 func unpack() ([]byte, error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxTable))
 	if err != nil {
@@ -47,7 +47,7 @@ func unpack() ([]byte, error) {
 	return d.DecodeAll(packed, nil)
 }
 
-// Default returns the built-in model. It is read once, at the first call
+// Default returns the built-in model. It is loaded once, on the first call
 // (measured: 25 ms).
 var Default = sync.OnceValue(func() *Embedder {
 	table, err := unpack()
@@ -66,20 +66,20 @@ type Embedder struct {
 	model embed.Model
 	tok   *wordpiece.Tokenizer
 	dim   int
-	rows  []int8    // dim values a token
-	scale []float32 // one a token
+	rows  []int8    // dim values per token
+	scale []float32 // one per token
 	pool  sync.Pool // *scratch
 }
 
 var _ embed.Embedder = (*Embedder)(nil)
 
-// scratch is what one text needs while it is embedded.
+// scratch holds the buffers for embedding one text.
 type scratch struct {
 	ids  []int32
 	word []byte
 }
 
-// maxPooledTokens keeps the buffer of one huge text from staying for ever.
+// maxPooledTokens keeps the buffer of one huge text from staying in the pool.
 const maxPooledTokens = 1 << 16
 
 const (
@@ -90,10 +90,10 @@ const (
 // Parse reads a model file; name becomes part of the model's id.
 //
 // The file holds, in little-endian order: "SEM1"; as uint32 the tokenizer (1 is
-// wordpiece), the bits of a value (4 or 8), the number of tokens V, the width D
-// and the length of the token text; the tokens, separated by newlines; V
-// float32 scales; V*D values. A 4-bit value is stored plus 8, the first of a
-// pair in the low bits. Anything else fails with sheaf.ErrInvalid.
+// wordpiece), the bits per value (4 or 8), the number of tokens V, the width D and
+// the length of the token text; the tokens, separated by newlines; V float32
+// scales; V*D values. A 4-bit value is stored plus 8, the first of a pair in the
+// low bits. Anything else fails with sheaf.ErrInvalid.
 func Parse(name string, data []byte) (*Embedder, error) {
 	refuse := func(format string, args ...any) (*Embedder, error) {
 		return nil, fmt.Errorf("%w: %s is not a static embedding model: %s", sheaf.ErrInvalid, name, fmt.Sprintf(format, args...))
@@ -123,8 +123,8 @@ func Parse(name string, data []byte) (*Embedder, error) {
 	}
 	sum := sha256.Sum256(data)
 	e := &Embedder{
-		// Weight and Floor measured on Cranfield: nDCG@10 0.520 fused so, 0.509
-		// by words alone, 0.490 by reciprocal ranks.
+		// Weight and Floor measured on Cranfield: nDCG@10 0.520 with this fusion,
+		// 0.509 by words alone, 0.490 by reciprocal ranks.
 		model: embed.Model{ID: name + "@" + hex.EncodeToString(sum[:4]), Dim: int(d), Weight: 0.3, Floor: 0},
 		tok:   wordpiece.New(strings.Split(text, "\n"), -1),
 		dim:   int(d),
@@ -159,7 +159,7 @@ func (e *Embedder) Ping(context.Context) error { return nil }
 // CPUs (measured: about 0.5 ms of work).
 const parallelBytes = 32 << 10
 
-// Embed returns one vector a text. purpose is ignored: the model is
+// Embed returns one vector per text. purpose is ignored, since the model is
 // symmetric. It fails only when ctx ends. A batch is spread over the CPUs.
 func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if len(texts) == 0 {
@@ -209,8 +209,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return vectors, nil
 }
 
-// vector adds up the tokens of text in v, which must be zero, and brings it to
-// length one. v stays zero when the model knows no token of text.
+// vector sums the tokens of text in v, which must be zero, and normalizes it. v
+// stays zero if the model knows no token of text.
 func (e *Embedder) vector(v []float32, text string, s *scratch) {
 	s.ids, s.word = e.tok.Tokens(s.ids[:0], s.word, text)
 	for _, id := range s.ids {
@@ -229,8 +229,8 @@ func (e *Embedder) vector(v []float32, text string, s *scratch) {
 	}
 }
 
-// addRowPlain is addRow in plain Go. The conversion keeps the compiler from
-// fusing product and sum, which would round otherwise than the vector unit.
+// addRowPlain is addRow in plain Go. The conversion keeps the compiler from fusing
+// product and sum, which would round differently from the vector unit.
 func addRowPlain(v []float32, row []int8, scale float32) {
 	v = v[:len(row)]
 	for j, q := range row {

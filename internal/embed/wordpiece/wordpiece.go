@@ -1,5 +1,5 @@
-// Package wordpiece is the tokenizer of uncased BERT models. The built-in model
-// and the embedding server share it.
+// Package wordpiece is the tokenizer of uncased BERT models, shared by the built-in
+// model and the embedding server.
 package wordpiece
 
 import (
@@ -14,18 +14,18 @@ import (
 const maxWordRunes = 100
 
 // Tokenizer cleans and lower-cases text, strips accents, splits it at spaces,
-// punctuation and CJK ideographs, and cuts each word into the longest known
+// punctuation and CJK ideographs, and splits each word into the longest known
 // pieces from the left. It is safe for concurrent use.
 type Tokenizer struct {
 	first, rest pieceTable // pieces that start a word, pieces that continue one
-	unknown     int32      // of a word with an unknown part; negative: nothing
+	unknown     int32      // for a word with an unknown part; negative: no token
 }
 
-// pieceTable finds pieces by their hash. A slot, 0 when it is empty, holds the
-// upper bits of a piece's hash and below them its number plus one, so that a
-// look costs one miss of the processor's cache; a map has three. The hash is the
-// same everywhere, so every machine gives a text the same vector; that a word
-// which is no piece is taken for one happens once in 2^43 looks.
+// pieceTable finds pieces by hash. A slot, 0 if empty, holds the upper bits of a
+// piece's hash and below them its number plus one, so that a lookup costs one CPU
+// cache miss; a map has three. The hash is the same everywhere, so a text has the
+// same vector on every machine; a word that is not a piece is taken for one in one
+// of 2^43 lookups.
 type pieceTable []uint64
 
 const pieceBits = 21 // of a slot for the number plus one: maxVocab fits
@@ -38,7 +38,7 @@ func newPieceTable(n int) pieceTable {
 	return make(pieceTable, size)
 }
 
-// add gives a piece its number; the last one given counts.
+// add assigns a piece its number; the last one assigned wins.
 func (t pieceTable) add(piece string, id int32) {
 	hash := xxhash.Sum64String(piece)
 	at := hash & uint64(len(t)-1)
@@ -58,10 +58,10 @@ func (t pieceTable) find(piece []byte) (id int32, ok bool) {
 	return 0, false
 }
 
-// New makes a tokenizer whose token ids are the indexes of vocab. A word with an
-// unknown part gives the id unknown, or no token where that is negative.
-// Special tokens such as "[CLS]" are not reachable from text: brackets are
-// punctuation and split them.
+// New returns a tokenizer whose token ids are the indexes of vocab. A word with an
+// unknown part yields the id unknown, or no token if that is negative. Special
+// tokens such as "[CLS]" cannot come from text: brackets are punctuation and split
+// them.
 func New(vocab []string, unknown int32) *Tokenizer {
 	t := &Tokenizer{first: newPieceTable(len(vocab)), rest: newPieceTable(len(vocab)), unknown: unknown}
 	for i, piece := range vocab {
@@ -74,12 +74,12 @@ func New(vocab []string, unknown int32) *Tokenizer {
 	return t
 }
 
-// Tokens appends the ids of text's tokens to ids. word is scratch space, given
-// back for the next call.
+// Tokens appends the ids of text's tokens to ids. word is scratch space, returned
+// for the next call.
 func (t *Tokenizer) Tokens(ids []int32, word []byte, text string) ([]int32, []byte) {
 	word = word[:0]
 	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf { // most text, without Unicode tables
+		if c := text[i]; c < utf8.RuneSelf { // fast path for most text, without Unicode tables
 			i++
 			switch asciiClass[c] {
 			case classWord:
@@ -126,8 +126,8 @@ func (t *Tokenizer) Tokens(ids []int32, word []byte, text string) ([]int32, []by
 	return t.cut(ids, word), word
 }
 
-// appendWord adds r unless the word is already too long to be known, which
-// bounds the buffer whatever the text.
+// appendWord adds r unless the word is already too long to be known, which bounds
+// the buffer whatever the text.
 func appendWord(word []byte, r rune) []byte {
 	if len(word) > maxWordRunes*utf8.UTFMax {
 		return word
@@ -135,7 +135,7 @@ func appendWord(word []byte, r rune) []byte {
 	return utf8.AppendRune(word, r)
 }
 
-// cut appends the ids of the pieces of one word, or that of unknown words.
+// cut appends the ids of the pieces of one word, or the unknown id.
 func (t *Tokenizer) cut(ids []int32, word []byte) []int32 {
 	if len(word) == 0 {
 		return ids
@@ -171,10 +171,10 @@ func (t *Tokenizer) miss(ids []int32) []int32 {
 }
 
 const (
-	classDrop  = iota // control characters vanish
+	classDrop  = iota // control characters are dropped
 	classSpace        // splits words
 	classWord         // letters and digits
-	classSign         // stands alone
+	classSign         // a token of its own
 )
 
 var asciiClass = func() (class [utf8.RuneSelf]uint8) {
@@ -200,8 +200,8 @@ func asciiLower(c byte) byte {
 	return c
 }
 
-// isIdeograph reports whether r is one of the blocks that BERT splits into
-// single characters; kana and hangul are not among them.
+// isIdeograph reports whether r is in one of the blocks that BERT splits into
+// single characters, which exclude kana and hangul.
 func isIdeograph(r rune) bool {
 	return r >= 0x4E00 && r <= 0x9FFF || r >= 0x3400 && r <= 0x4DBF ||
 		r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2CEAF ||
