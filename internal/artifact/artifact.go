@@ -1,16 +1,16 @@
-// Package artifact is the file format of a range result: what a task made of
-// its range (chunks and vectors), stored in the blob store so that indexing,
-// reuse and a rebuild of the index need neither parser nor model.
+// Package artifact is the file format of a range result: what a task made of its
+// range (chunks and vectors), kept in the blob store so that indexing, reuse and an
+// index rebuild need neither parser nor model.
 //
-// A file is Parquet, one row a chunk, with what it belongs to in the key-value
-// metadata of the footer under "sheaf.*". Anything that reads Parquet reads it:
+// A file is Parquet with one row per chunk; what it belongs to is in the footer's
+// key-value metadata under "sheaf.*". Any Parquet reader can read it:
 //
 //	duckdb -c "select ordinal, pages, text from 'range.parquet' limit 5"
 //	python -c "import pandas; print(pandas.read_parquet('range.parquet'))"
 //
-// The metadata entry "sheaf.checksum" covers every byte of the file, and is
-// checked before the bytes reach the Parquet decoder: a damaged or foreign
-// file is an error, never a crash or a wrong result.
+// The metadata entry "sheaf.checksum" covers every byte of the file and is verified
+// before the bytes reach the Parquet decoder: a damaged or foreign file is an
+// error, never a crash or a wrong result.
 package artifact
 
 import (
@@ -21,30 +21,30 @@ import (
 	"sheaf"
 )
 
-// Version of the format; a reader refuses newer ones. Version 2 added what
-// chunks are found by beside their text, version 3 their tags.
+// Version of the format; readers reject newer ones. Version 2 added what finds
+// chunks besides their text, version 3 their tags.
 const Version = 3
 
-// Bounds that no range result of ours exceeds; they keep a broken file from
-// claiming the reader's memory.
+// Bounds that no range result exceeds; they keep a corrupt file from exhausting the
+// reader's memory.
 const (
 	maxDim         = 16384
-	maxFooterBytes = 2 << 20 // some 1,000 row groups, 2 GB of text and vectors
+	maxFooterBytes = 2 << 20 // about 1,000 row groups, 2 GB of text and vectors
 	maxRows        = 1 << 24
 )
 
-// Header says what the chunks of one file belong to.
+// Header identifies what the chunks of a file belong to.
 type Header struct {
 	DocumentID string
-	Generation int // that first produced the result; later ones may list it too
+	Generation int // that first produced the result; later ones may share it
 	RangeID    string
 	Range      sheaf.Range
-	ModelID    string // of the vectors, empty when there are none
-	Dim        int    // width of the vectors, 0 when there are none
+	ModelID    string // of the vectors, empty if there are none
+	Dim        int    // width of the vectors, 0 if there are none
 	Digest     string // reuse key of the range
 	Created    time.Time
-	// Name is what the document was called when its chunks were embedded: it is
-	// part of what the vectors stand for. "" in files of version 1.
+	// Name was the document's name when its chunks were embedded: the vectors
+	// depend on it. "" in files of version 1.
 	Name string
 }
 
@@ -54,7 +54,7 @@ const (
 	keyDocument   = "sheaf.document_id"
 	keyGeneration = "sheaf.generation"
 	keyRangeID    = "sheaf.range_id"
-	keyRange      = "sheaf.range" // "3-7", units counted from 1, both ends included
+	keyRange      = "sheaf.range" // "3-7", 1-based units, both ends included
 	keyModel      = "sheaf.model_id"
 	keyDim        = "sheaf.dim"
 	keyDigest     = "sheaf.digest"
@@ -63,7 +63,7 @@ const (
 	keyChecksum   = "sheaf.checksum"
 )
 
-// keyChildren holds a summary's Children in the metadata column, one a line.
+// keyChildren holds a summary's Children in the metadata column, one per line.
 const keyChildren = "sheaf.children"
 
 func (h Header) metadata() [][2]string {
@@ -119,9 +119,9 @@ func parseHeader(get func(string) (string, bool)) (Header, error) {
 	return h, err
 }
 
-// row is the Parquet schema. Columns and metadata are JSON objects as text,
-// which every reader of Parquet takes. Vectors are not compressed: their bits
-// are close to noise, and zstd would be most of the cost of writing.
+// row is the Parquet schema. Columns and metadata are JSON objects as text, which
+// every Parquet reader accepts. Vectors are not compressed: their bits are close to
+// noise, and zstd would dominate the cost of writing.
 type row struct {
 	ChunkID     string    `parquet:"chunk_id"`
 	Ordinal     int64     `parquet:"ordinal"`
@@ -131,11 +131,11 @@ type row struct {
 	Pages       []int32   `parquet:"pages,list"`
 	Boxes       []box     `parquet:"boxes,list"`
 	HeadingPath []string  `parquet:"heading_path,list"`
-	Columns     *string   `parquet:"columns,optional"` // NULL, not "", where there are none: "" is not JSON
+	Columns     *string   `parquet:"columns,optional"` // NULL, not "", if there are none: "" is not JSON
 	Metadata    *string   `parquet:"metadata,optional"`
 	Vector      []float32 `parquet:"vector,list" parquet-element:",uncompressed"`
 	Role        string    `parquet:"role,dict"`
-	Parent      string    `parquet:"parent"` // compresses away where neighbours share it
+	Parent      string    `parquet:"parent"` // compresses well if neighbors share it
 	Context     string    `parquet:"context"`
 	Language    string    `parquet:"language,dict"`
 	Keywords    []string  `parquet:"keywords,list"`
@@ -143,8 +143,8 @@ type row struct {
 	Tags        []tag     `parquet:"tags,list"`
 }
 
-// rowV1 and rowV2 are the schemas of earlier versions, written out: the library
-// takes a nil pointer in an embedded struct for "".
+// rowV1 and rowV2 are the schemas of earlier versions, written out because the
+// library reads a nil pointer in an embedded struct as "".
 type rowV1 struct {
 	ChunkID     string    `parquet:"chunk_id"`
 	Ordinal     int64     `parquet:"ordinal"`

@@ -9,11 +9,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A Parquet file ends in: footer, its length as uint32, "PAR1". The checksum
-// is a value inside the footer, in a place that is found without parsing: the
-// key, one byte for the field and one for the length of the value (Thrift
-// compact protocol), then 16 hex digits. It is the xxhash64 of the whole file
-// with zeros for these digits.
+// A Parquet file ends in: footer, its length as uint32, "PAR1". The checksum is a
+// value inside the footer, found without parsing: the key, one byte for the field
+// and one for the length of the value (Thrift compact protocol), then 16 hex
+// digits. It is the xxhash64 of the entire file with zeros for these digits.
 const (
 	noChecksum    = "0000000000000000"
 	checksumStart = keyChecksum + "\x18\x10"
@@ -21,8 +20,8 @@ const (
 	magic         = "PAR1"
 )
 
-// sealer passes Parquet's output on, but holds the footer back to put the
-// checksum into it.
+// sealer forwards Parquet's output, but holds the footer back to insert the
+// checksum.
 type sealer struct {
 	w      io.Writer
 	hash   *xxhash.Digest
@@ -41,7 +40,7 @@ func (s *sealer) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// finish writes what was held back, with its checksum.
+// finish writes what was held back, with the checksum.
 func (s *sealer) finish() error {
 	at := bytes.LastIndex(s.footer, []byte(checksumStart+noChecksum))
 	if at < 0 {
@@ -54,8 +53,8 @@ func (s *sealer) finish() error {
 	return err
 }
 
-// verify reads the whole file once and returns an error unless its bytes are
-// those that were written. It holds the footer and 64 KB in memory.
+// verify reads the entire file once and returns an error unless its bytes are
+// unchanged. It holds the footer and 64 KB in memory.
 func verify(r io.ReaderAt, size int64) error {
 	var tail [tailBytes]byte
 	if size < int64(len(magic)+tailBytes) {

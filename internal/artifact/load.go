@@ -13,15 +13,15 @@ import (
 	"sheaf/internal/blob"
 )
 
-// maxLoadBytes bounds what Load reads: a range of the most chunks a task may
-// make, with long texts and wide vectors, stays well below it.
+// maxLoadBytes bounds what Load reads: a range with the maximum chunks per task,
+// long texts and wide vectors stays well below it.
 const maxLoadBytes = 1 << 30
 
-// Result is a whole range result in memory.
+// Result is an entire range result in memory.
 type Result struct {
 	Header  Header
 	Chunks  []sheaf.Chunk
-	Vectors [][]float32 // one entry a chunk, nil for a chunk without a vector
+	Vectors [][]float32 // one entry per chunk, nil for a chunk without a vector
 }
 
 // Load reads the result stored under key. Errors: sheaf.ErrNotFound,
@@ -46,15 +46,15 @@ func Load(ctx context.Context, store blob.Store, key string) (*Result, error) {
 	return &out, nil
 }
 
-// CopyKey is where the result under key is stored once more, with the vectors of
-// another model than the one it was made with.
+// CopyKey is the key of a copy of the result under key with the vectors of another
+// model.
 func CopyKey(key, modelID string) string {
 	sum := sha256.Sum256([]byte(modelID))
 	return path.Dir(key) + "/models/" + hex.EncodeToString(sum[:6]) + "/" + path.Base(key)
 }
 
-// LoadFor is Load of the result with the vectors of a model: as it was made, or
-// its copy. Where there is neither, it is as it was made: see Header.ModelID.
+// LoadFor loads the result with the vectors of a model: the original or a copy. If
+// neither has them, it returns the original: see Header.ModelID.
 func LoadFor(ctx context.Context, store blob.Store, key, modelID string) (*Result, error) {
 	made, err := Load(ctx, store, key)
 	if err != nil || modelID == "" || made.Header.ModelID == modelID {

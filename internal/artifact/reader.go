@@ -16,20 +16,19 @@ import (
 	"sheaf"
 )
 
-// batchRows is how many rows are turned into columns or back at a time.
+// batchRows is how many rows are converted to columns or back at a time.
 const batchRows = 128
 
-// Reader reads one file. It is for one goroutine.
+// Reader reads one file. It must not be used concurrently.
 type Reader struct {
 	header Header
 	file   *parquet.File
 	source *readErrors
 }
 
-// Open checks every byte of the file against its checksum and reads its
-// header. A file that is damaged, cut off or not ours is sheaf.ErrInvalid: the
-// range must be made again. An error of r comes back wrapped. r is used until
-// the last read.
+// Open verifies the checksum of the whole file and reads its header. A file that is
+// damaged, truncated or not ours is sheaf.ErrInvalid: the range must be made again.
+// An error of r is returned wrapped. r is used until the last read.
 func Open(r io.ReaderAt, size int64) (*Reader, error) {
 	tracked := &readErrors{r: r}
 	if err := verify(tracked, size); err != nil {
@@ -63,17 +62,16 @@ func open(r *readErrors, size int64) (_ *Reader, err error) {
 	return &Reader{header: h, file: f, source: r}, nil
 }
 
-// Header says what the chunks belong to.
+// Header returns what the chunks belong to.
 func (r *Reader) Header() Header { return r.header }
 
-// Len is the number of chunks.
+// Len returns the number of chunks.
 func (r *Reader) Len() int { return int(r.file.NumRows()) }
 
-// ForEach calls each for the chunks from the from-th (counted from 0), in the
-// order in which they were written, until each returns an error, which it
-// returns. vector is nil for a chunk without one. Chunk and vector are the
-// callee's. Numbers in Columns are int64 where they are whole and fit, else
-// float64. It holds one batch of rows in memory.
+// ForEach calls each for the chunks from index from, in the order in which they
+// were written, until each returns an error, which it returns. vector is nil for a
+// chunk without one. The callee owns chunk and vector. Numbers in Columns are int64
+// if whole and in range, otherwise float64. It holds one batch of rows in memory.
 func (r *Reader) ForEach(ctx context.Context, from int, each func(c *sheaf.Chunk, vector []float32) error) (err error) {
 	if from < 0 || from > r.Len() {
 		return fmt.Errorf("%w: chunk %d of %d", sheaf.ErrInvalid, from, r.Len())
@@ -95,9 +93,9 @@ func (r *Reader) forEach(ctx context.Context, from int, each func(*sheaf.Chunk, 
 		return err
 	}
 	defer in.close()
-	// No more rows are asked for than there are: behind the last one the reader
-	// looks in every column for each row that it was asked for. measured on a
-	// result of one chunk, that was nine tenths of the time.
+	// Do not request more rows than there are: past the last one the reader looks
+	// in every column for each requested row. Measured on a result of one chunk,
+	// that was nine tenths of the time.
 	left := r.Len() - from
 	batch := make([]row, min(batchRows, left))
 	for left > 0 {
@@ -129,8 +127,8 @@ func (r *Reader) forEach(ctx context.Context, from int, each func(*sheaf.Chunk, 
 	return nil
 }
 
-// rows guards the Parquet reader: its panics on bad data become errors, while
-// those of the callee pass.
+// rows wraps the Parquet reader: its panics on bad data become errors, while those
+// of the callee pass through.
 type rows struct{ in *parquet.GenericReader[row] }
 
 func newRows(f *parquet.File, from int) (r rows, err error) {
@@ -242,8 +240,8 @@ func plainNumbers(v any) any {
 	return v
 }
 
-// Decode reads a whole file from memory. vectors has one entry a chunk, nil
-// for a chunk without a vector.
+// Decode reads an entire file from memory. vectors has one entry per chunk, nil for
+// a chunk without a vector.
 func Decode(data []byte) (h Header, chunks []sheaf.Chunk, vectors [][]float32, err error) {
 	r, err := Open(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -256,7 +254,7 @@ func Decode(data []byte) (h Header, chunks []sheaf.Chunk, vectors [][]float32, e
 	return r.header, slices.Clip(chunks), slices.Clip(vectors), err
 }
 
-// readErrors remembers that the medium failed, so that an outage is not taken
+// readErrors remembers that the medium failed, so that an outage is not mistaken
 // for a damaged file.
 type readErrors struct {
 	r   io.ReaderAt

@@ -9,13 +9,13 @@ import (
 	"sheaf"
 )
 
-// tableBytes is how much text a Table gathers before it writes a row group:
-// groups of a file of many documents are larger than those of a range, since
-// what the footer says of each stays in memory until the end.
+// tableBytes is how much text a Table buffers per row group. Groups of a file of
+// many documents are larger than those of a range, because the footer's entry for
+// each stays in memory until the end.
 const tableBytes = 8 << 20
 
-// tableRow is a chunk with the document that it is of. Its columns are called
-// as the properties of a chunk are in JSON.
+// tableRow is a chunk with its document. Its columns are named like the JSON
+// properties of a chunk.
 type tableRow struct {
 	DocumentID  string   `parquet:"document_id,dict"`
 	Document    string   `parquet:"document,dict"`
@@ -42,13 +42,13 @@ type tableRow struct {
 	Children    []string `parquet:"children,list"`
 }
 
-// Table writes chunks of many documents as one Parquet file, for readers
-// elsewhere: no result of ours, and without vectors. It is for one goroutine.
-// It holds one row group in memory.
+// Table writes chunks of many documents as one Parquet file for use elsewhere: it
+// is not a range result and has no vectors. It must not be used concurrently. It
+// holds one row group in memory.
 type Table struct {
 	parquet *parquet.GenericWriter[tableRow]
 	rows    []tableRow
-	pending int // bytes gathered
+	pending int // bytes buffered
 	err     error
 }
 
@@ -58,7 +58,7 @@ func NewTable(w io.Writer) *Table {
 		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("parent"), parquet.SkipPageBounds("context"), parquet.SkipPageBounds("columns"), parquet.SkipPageBounds("metadata"))}
 }
 
-// Write adds a chunk of a version of d. c is not kept.
+// Write adds a chunk of a version of d. It does not retain c.
 func (t *Table) Write(d *sheaf.Document, version int, c *sheaf.Chunk) (err error) {
 	if t.err != nil {
 		return t.err
@@ -83,8 +83,8 @@ func (t *Table) Write(d *sheaf.Document, version int, c *sheaf.Chunk) (err error
 	return t.err
 }
 
-// flush turns the gathered rows into columns, and these into a row group when
-// they are many.
+// flush converts the buffered rows to columns, and those to a row group once there
+// are enough.
 func (t *Table) flush() (err error) {
 	defer recovered(&err)
 	if _, err := t.parquet.Write(t.rows); err != nil {
@@ -102,7 +102,7 @@ func (t *Table) flush() (err error) {
 	return nil
 }
 
-// Close writes the footer. Without it the file cannot be read.
+// Close writes the footer, without which the file cannot be read.
 func (t *Table) Close() (err error) {
 	defer recovered(&err)
 	if t.err == nil {

@@ -7,10 +7,9 @@ import (
 
 var errThrift = errors.New("its footer is damaged")
 
-// checkThrift walks a footer (Thrift compact protocol) and returns an error
-// unless every length in it fits into the bytes that are there: the Parquet
-// library allocates for what a list says before it looks. Every element of a
-// list takes at least one byte.
+// checkThrift walks a footer (Thrift compact protocol) and returns an error unless
+// every length fits the available bytes: the Parquet library allocates what a list
+// claims before reading it. Every list element takes at least one byte.
 func checkThrift(b []byte) error {
 	s := scanner{b: b}
 	s.fields(0)
@@ -25,7 +24,7 @@ type scanner struct {
 	bad bool
 }
 
-// maxDepth is more than the nesting of Parquet's footer.
+// maxDepth exceeds the nesting of Parquet's footer.
 const maxDepth = 16
 
 func (s *scanner) byte() byte {

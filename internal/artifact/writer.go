@@ -14,24 +14,24 @@ import (
 	"sheaf"
 )
 
-// groupBytes is how much text and vectors are gathered before they are
-// written as a row group: a Writer holds a few times as much in memory.
+// groupBytes is how much text and vectors are buffered per row group: a Writer
+// holds a few times as much in memory.
 const groupBytes = 2 << 20
 
-// Writer writes one file, chunk by chunk. It is for one goroutine.
+// Writer writes one file, chunk by chunk. It must not be used concurrently.
 type Writer struct {
 	header  Header
 	sealer  *sealer
 	parquet *parquet.GenericWriter[row]
 	rows    []row
-	pending int // bytes gathered
+	pending int // bytes buffered
 	err     error
 }
 
 var schema, schemaV2, schemaV1 = parquet.SchemaOf(row{}), parquet.SchemaOf(rowV2{}), parquet.SchemaOf(rowV1{})
 
-// compression is one for all files: it keeps its encoders, whose tables are a
-// megabyte to make.
+// compression is shared by all files: it keeps its encoders, whose tables take a
+// megabyte to build.
 var compression = &zstd.Codec{Level: zstd.SpeedFastest}
 
 // NewWriter starts a file on w.
@@ -44,8 +44,8 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 		parquet.Compression(compression),
 		parquet.CreatedBy("sheaf", "1", ""),
 		parquet.DataPageStatistics(false),
-		// Smallest and largest text or vector value serve no reader, and would
-		// be copied into the footer.
+		// Bounds of text and vector values are of no use to readers, and would be
+		// copied into the footer.
 		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("parent"), parquet.SkipPageBounds("context"), parquet.SkipPageBounds("vector", "list", "element"),
 		parquet.SkipPageBounds("columns"), parquet.SkipPageBounds("metadata"),
 		parquet.WriteBufferSize(0))
@@ -55,9 +55,9 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	return &Writer{header: h, sealer: s, parquet: p}, nil
 }
 
-// Write adds a chunk. vector is Header.Dim long, or nil for a chunk that is not
-// to be found by meaning; a vector of zeros is stored as nil. Chunks come back
-// in the order in which they were written. Neither c nor vector is kept.
+// Write adds a chunk. vector is Header.Dim long, or nil for a chunk that is not to
+// be found by meaning; an all-zero vector is stored as nil. Chunks are read back in
+// the order in which they were written. Write retains neither c nor vector.
 func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	if w.err != nil {
 		return w.err
@@ -79,7 +79,7 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	}
 	metadata := c.Metadata
 	if len(c.Children) > 0 {
-		// Beside the metadata, where earlier versions read over it.
+		// In the metadata, where earlier versions ignore it.
 		metadata = maps.Clone(metadata)
 		if metadata == nil {
 			metadata = map[string]string{}
@@ -121,7 +121,7 @@ func each[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-// jsonOf is a map as JSON; nil for one that is empty.
+// jsonOf encodes a map as JSON; nil if it is empty.
 func jsonOf[V any](c *sheaf.Chunk, what string, m map[string]V) (*string, error) {
 	if len(m) == 0 {
 		return nil, nil
@@ -133,8 +133,8 @@ func jsonOf[V any](c *sheaf.Chunk, what string, m map[string]V) (*string, error)
 	return new(string(b)), nil
 }
 
-// flush turns the gathered rows into columns, and these into a row group when
-// they are many.
+// flush converts the buffered rows to columns, and those to a row group once there
+// are enough.
 func (w *Writer) flush() (err error) {
 	defer recovered(&err)
 	if len(w.rows) == 0 {
@@ -155,7 +155,7 @@ func (w *Writer) flush() (err error) {
 	return nil
 }
 
-// Close writes the footer. Without it the file cannot be read.
+// Close writes the footer, without which the file cannot be read.
 func (w *Writer) Close() (err error) {
 	defer recovered(&err)
 	if w.err == nil {
@@ -175,7 +175,7 @@ func (w *Writer) Close() (err error) {
 	return nil
 }
 
-// Encode writes a whole file. vectors is nil, or holds one entry a chunk.
+// Encode writes an entire file. vectors is nil, or has one entry per chunk.
 func Encode(w io.Writer, h Header, chunks []sheaf.Chunk, vectors [][]float32) error {
 	if vectors != nil && len(vectors) != len(chunks) {
 		return fmt.Errorf("%w: %d vectors for %d chunks", sheaf.ErrInvalid, len(vectors), len(chunks))
