@@ -1,7 +1,7 @@
-// Package capacity predicts what a fleet does: a model of uploads, feed, fair
-// queue, executors, engines and keepers that plays a stretch of time event by
-// event, with costs that were measured. It stands beside the product and imports
-// of it only what the model must agree with.
+// Package capacity predicts the performance of a fleet: a discrete-event simulation
+// of uploads, feed, fair queue, executors, engines and keepers, with measured
+// costs. It is independent of the product and imports only what the model must
+// agree with.
 package capacity
 
 import (
@@ -17,50 +17,50 @@ import (
 	"sheaf/internal/settings"
 )
 
-// rangePages are the pages of a task.
+// rangePages is the number of pages per task.
 var rangePages = int32(settings.Default.TaskPageSize.V)
 
-// Size is a size of documents and how often it comes, in any unit.
+// Size is a document size and its relative frequency.
 type Size struct {
 	Pages int     `json:"pages"`
 	Share float64 `json:"share"`
 }
 
-// Config is the fleet and what it is given to do. Defaults has what most leave as
-// it is.
+// Config describes the fleet and its load. Defaults sets what most callers leave
+// unchanged.
 type Config struct {
 	Executors int `json:"executors"`
-	Cores     int `json:"cores"` // of each executor
-	Slots     int `json:"slots"` // of each executor; 0: 2 × cores + 2, as executor.workers
-	Cap       int `json:"cap"`   // tasks of a tenant at once
+	Cores     int `json:"cores"` // per executor
+	Slots     int `json:"slots"` // per executor; 0: 2 × cores + 2, as executor.workers
+	Cap       int `json:"cap"`   // concurrent tasks per tenant
 	Window    int `json:"window"`
 
 	Tenants int     `json:"tenants"`
-	Zipf    float64 `json:"zipf"` // exponent of the law by which tenants upload; 0: all alike
+	Zipf    float64 `json:"zipf"` // exponent of the distribution of uploads over tenants; 0: uniform
 
 	PagesPerDay float64                   `json:"pages_per_day"`
-	CorpusPages float64                   `json:"corpus_pages"` // that are kept; 0: those of 30 days
+	CorpusPages float64                   `json:"corpus_pages"` // pages stored; 0: those of 30 days
 	Sizes       []Size                    `json:"documents"`
 	Lanes       [len(sheaf.Lanes)]float64 `json:"lanes"` // shares of documents
 
-	Serves        int `json:"serves"`  // API processes, of one core each
-	Keepers       int `json:"keepers"` // of one core each
+	Serves        int `json:"serves"`  // API processes, one core each
+	Keepers       int `json:"keepers"` // one core each
 	Database      int `json:"database_cores"`
 	Elasticsearch int `json:"elasticsearch_cores"`
 	ObjectStore   int `json:"object_store_cores"`
 	Redis         int `json:"redis_servers"`
 
-	CorePrice float64 `json:"core_price"` // of a core for an hour, in any currency
-	DiskPrice float64 `json:"disk_price"` // of a gigabyte on the disks of database and index for a month
-	BlobPrice float64 `json:"blob_price"` // of a gigabyte in the object store for a month
+	CorePrice float64 `json:"core_price"` // per core-hour, in any currency
+	DiskPrice float64 `json:"disk_price"` // per gigabyte-month on the disks of database and index
+	BlobPrice float64 `json:"blob_price"` // per gigabyte-month in the object store
 
 	Seed  uint64 `json:"seed"`
 	Times Times  `json:"-"`
 
-	// NoFeed is a queue that reads the database itself, without Redis.
+	// NoFeed is a queue that reads the database directly, without Redis.
 	NoFeed bool `json:"-"`
 	// Batch is uploaded instead of PagesPerDay, and the run ends when it is
-	// searchable, or after Until seconds. What is before Warm does not count.
+	// searchable, or after Until seconds. Anything before Warm is not counted.
 	Batch       []Upload `json:"-"`
 	Warm, Until float64  `json:"-"`
 }
@@ -72,7 +72,7 @@ type Upload struct {
 	At            float64    // seconds after the start
 }
 
-// Defaults is one executor of two cores with a tenant.
+// Defaults is one two-core executor with one tenant.
 func Defaults() Config {
 	return Config{
 		Executors: 1, Cores: 2, Cap: 8, Window: 256, Tenants: 1, Zipf: 1, PagesPerDay: 100_000,
@@ -82,7 +82,7 @@ func Defaults() Config {
 	}
 }
 
-// ParseLanes reads the shares of the lanes, such as 10,80,10.
+// ParseLanes parses the shares of the lanes, such as 10,80,10.
 func ParseLanes(text string) (lanes [len(sheaf.Lanes)]float64, err error) {
 	parts := strings.Split(text, ",")
 	for i := range lanes {
@@ -96,7 +96,7 @@ func ParseLanes(text string) (lanes [len(sheaf.Lanes)]float64, err error) {
 	return lanes, nil
 }
 
-// ParseSizes reads sizes of documents, such as 1:30,20:70.
+// ParseSizes parses document sizes, such as 1:30,20:70.
 func ParseSizes(text string) (sizes []Size, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		pages, share, shared := strings.Cut(part, ":")
@@ -112,19 +112,19 @@ func ParseSizes(text string) (sizes []Size, err error) {
 	return sizes, nil
 }
 
-// Bounds of what is simulated: some seconds, and some hundred megabytes.
+// Bounds of a simulation: some seconds, and some hundred megabytes.
 const (
 	mostTenants   = 100_000
 	mostExecutors = 10_000
 	mostCores     = 100_000
-	mostPages     = 1_000_000 // of a document
+	mostPages     = 1_000_000 // per document
 	usualTasks    = 3_000_000
 	mostTasks     = 5_000_000
 	leastSeconds  = 60
 	mostSeconds   = 30 * 86_400
-	mostRounds    = 20            // of the feed in a second
-	mostLooks     = 3_000_000_000 // at tenants, in all of them
-	warmUp        = .2            // of the time
+	mostRounds    = 20            // of the feed per second
+	mostLooks     = 3_000_000_000 // at tenants, in all rounds
+	warmUp        = .2            // fraction of the time
 )
 
 func (c *Config) check() error {
@@ -180,7 +180,7 @@ func (c *Config) check() error {
 	return c.Times.check()
 }
 
-// sums turns shares into sums that run to 1.
+// sums converts shares to cumulative sums up to 1.
 func sums(shares []float64) []float64 {
 	out, sum := make([]float64, len(shares)), 0.0
 	for i, s := range shares {
@@ -193,7 +193,7 @@ func sums(shares []float64) []float64 {
 	return out
 }
 
-// of is the mean of a document's pages, and of its ranges.
+// means returns the mean pages and ranges per document.
 func (c *Config) means() (pages, ranges float64) {
 	sum := 0.0
 	for _, s := range c.Sizes {
@@ -204,7 +204,7 @@ func (c *Config) means() (pages, ranges float64) {
 	return pages / sum, ranges / sum
 }
 
-// Predict plays a stretch of time and tells what it saw.
+// Predict simulates a period and reports the results.
 func Predict(c Config) (*Report, error) {
 	s, err := newSim(&c)
 	if err != nil {
@@ -252,9 +252,9 @@ func newSim(c *Config) (*sim, error) {
 	}
 	pages, ranges := c.means()
 	s.rate = c.PagesPerDay / 86_400 / pages
-	tasks := s.rate * (ranges + 2) // a second
-	// Some rounds of the feed belong to the time, which reads each tenant with a
-	// backlog; and looking through the tenants takes time here, too.
+	tasks := s.rate * (ranges + 2) // per second
+	// The period must contain several rounds of the feed, which reads each tenant
+	// with a backlog; scanning the tenants takes time here, too.
 	round := float64(c.Tenants) * (c.Times.ms(feedPass)/feedTenants + c.Times.ms(feedTenant) + c.Times.ms(feedHint))
 	least := max(leastSeconds, 10*round)
 	if tasks*least > mostTasks {
@@ -282,34 +282,34 @@ type Quantiles struct {
 	P99 float64 `json:"p99"`
 }
 
-// Wait is how long some tasks and documents waited.
+// Wait is how long a group of tasks and documents waited.
 type Wait struct {
 	Of         string    `json:"of"`
 	Documents  int       `json:"documents"`
-	Claimed    Quantiles `json:"claimed"`    // tasks, from due
-	Searchable Quantiles `json:"searchable"` // documents, from the upload
+	Claimed    Quantiles `json:"claimed"`    // tasks, since due
+	Searchable Quantiles `json:"searchable"` // documents, since upload
 }
 
-// Part is a part of the fleet and how far it is used.
+// Part is a part of the fleet and its utilization.
 type Part struct {
 	Name  string  `json:"name"`
 	Used  float64 `json:"used"`              // share
-	Full  float64 `json:"full_at,omitempty"` // pages/s at which all of it is used
+	Full  float64 `json:"full_at,omitempty"` // pages/s at which it is fully used
 	Cure  string  `json:"cure"`
 	Cores int     `json:"cores,omitempty"`
 }
 
-// Stored is how much of something is kept.
+// Stored is how much of something is stored.
 type Stored struct {
 	Name  string  `json:"name"`
 	Count float64 `json:"count"`
 	Bytes float64 `json:"bytes"`
 }
 
-// Report is what a fleet does.
+// Report is the predicted performance of a fleet.
 type Report struct {
 	Fleet    Config   `json:"fleet"`
-	Seconds  float64  `json:"seconds"` // that were simulated and count
+	Seconds  float64  `json:"seconds"` // simulated and counted
 	Offered  float64  `json:"offered_pages_per_second"`
 	Pages    float64  `json:"pages_per_second"`
 	Docs     float64  `json:"documents_per_second"`
@@ -317,30 +317,30 @@ type Report struct {
 	KeepsUp  bool     `json:"keeps_up"`
 	Lanes    []Wait   `json:"lanes"`
 	Tenants  []Wait   `json:"tenants"`
-	Fold     float64  `json:"fold_seconds"` // by which progress is late, p99
-	Feed     float64  `json:"feed_seconds"` // the longest look of the keeper for what is to be fed
-	Parts    []Part   `json:"parts"`        // the most used first
+	Fold     float64  `json:"fold_seconds"` // delay of progress, p99
+	Feed     float64  `json:"feed_seconds"` // the keeper's longest scan for tasks to feed
+	Parts    []Part   `json:"parts"`        // most utilized first
 	Stored   []Stored `json:"stored"`
 	Redis    float64  `json:"redis_bytes"`
 	RedisMax float64  `json:"redis_bytes_at_most"` // with every window full
 	Shards   int      `json:"shards"`
 	Cores    int      `json:"cores"`
 	Money    float64  `json:"money_per_million_pages"`
-	Least    float64  `json:"money_per_million_pages_full"` // where the part that is used most is full
+	Least    float64  `json:"money_per_million_pages_full"` // when the most utilized part is full
 	Storage  float64  `json:"money_storage_per_month"`
 	Times    []Input  `json:"service_times"`
 }
 
-// full is the use of a part from which on what waits for it grows without end.
+// full is the utilization of a part above which its queue grows without bound.
 const full = .98
 
-// What the index keeps; docs/operations.md, Sizing.
+// What the index stores; docs/operations.md, Sizing.
 const (
 	shardChunks   = 10_000_000
 	indexChunk    = 3000 // bytes on disk, once
 	replicas      = 2
 	artifactChunk = 2000 + 4*384
-	tenantRedis   = 400 // bytes of a tenant in the schedule
+	tenantRedis   = 400 // bytes per tenant in the schedule
 )
 
 func (s *sim) report() *Report {
@@ -382,15 +382,15 @@ func (s *sim) report() *Report {
 		{Name: "keepers' folding", Used: s.keepers.load(seconds), Cores: c.Keepers, Cure: "add keepers: each folds its share"},
 		{Name: "feed", Used: s.feed.busy / seconds, Cure: "raise queue.window, or use faster database cores: a round reads each tenant with a backlog"},
 	} {
-		if p.Used = min(p.Used, 1); p.Used > 0 && p.Name != "feed" { // which delays, and bounds nothing
+		if p.Used = min(p.Used, 1); p.Used > 0 && p.Name != "feed" { // it delays, but limits nothing
 			p.Full = r.Pages / p.Used
 		}
 		r.Cores += p.Cores
 		r.Parts = append(r.Parts, p)
 	}
 	slices.SortStableFunc(r.Parts, func(a, b Part) int { return cmp.Compare(b.Used, a.Used) })
-	// Documents under way become no more where the fleet keeps up: in the second
-	// half as many as in the first, but for chance.
+	// If the fleet keeps up, documents in progress do not increase: except for
+	// noise, there are as many in the second half as in the first.
 	grew := (s.out.inSystem - 2*s.out.halfway) / (seconds / 2)
 	r.KeepsUp = r.Parts[0].Used < full && grew < .01*float64(s.out.arrived)/2+3*math.Sqrt(float64(s.out.arrived))
 
@@ -400,7 +400,7 @@ func (s *sim) report() *Report {
 	}
 	docs, chunks := kept/pages, kept*c.Times[chunksPage]
 	tasks := docs * (ranges + 2)
-	events := c.PagesPerDay / pages * (ranges + 2) * c.Times[eventsTask] * 7 // days that keeper.retention keeps
+	events := c.PagesPerDay / pages * (ranges + 2) * c.Times[eventsTask] * 7 // days, as keeper.retention
 	r.Shards = int(math.Ceil(chunks / shardChunks))
 	r.Stored = []Stored{
 		{"documents", docs, docs * c.Times[documentRow]},

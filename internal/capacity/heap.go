@@ -16,7 +16,7 @@ func push[T any](h []T, x T, before func(a, b *T) bool) []T {
 	return h
 }
 
-// pop takes away the first of a heap.
+// pop removes the first element of a heap.
 func pop[T any](h []T, before func(a, b *T) bool) []T {
 	last := len(h) - 1
 	h[0] = h[last]
@@ -25,7 +25,7 @@ func pop[T any](h []T, before func(a, b *T) bool) []T {
 	return h
 }
 
-// sink puts the first of a heap, which has changed, into its place.
+// sink restores the heap after its first element has changed.
 func sink[T any](h []T, before func(a, b *T) bool) {
 	if len(h) == 0 {
 		return
@@ -48,8 +48,7 @@ func sink[T any](h []T, before func(a, b *T) bool) {
 	h[i] = x
 }
 
-// shelf keeps things by number, and gives the numbers of those that left to new
-// ones.
+// shelf stores elements by number and reuses the numbers of removed ones.
 type shelf[T any] struct {
 	all  []T
 	free []int32
@@ -66,7 +65,7 @@ func (s *shelf[T]) put(x T) int32 {
 	return int32(len(s.all) - 1)
 }
 
-// at is good until the next put.
+// at is valid until the next put.
 func (s *shelf[T]) at(id int32) *T { return &s.all[id] }
 
 func (s *shelf[T]) remove(id int32) { s.free = append(s.free, id) }

@@ -5,10 +5,10 @@ import (
 	"sheaf/internal/queue"
 )
 
-// hints are tasks of one document that are alike, which wait together.
+// hints are identical tasks of one document, which wait together.
 type hints struct {
 	place float64 // seconds
-	seq   int64   // in which order they were made
+	seq   int64   // order of creation
 	due   float64
 	doc   int32
 	n     int32 // tasks
@@ -30,7 +30,7 @@ type pile []hints
 
 func (p *pile) push(h hints) { *p = push(*p, h, (*hints).before) }
 
-// drop takes tasks of the first hints away.
+// drop removes tasks of the first hints.
 func (p *pile) drop(n int32) {
 	if first := &(*p)[0]; first.n > n {
 		first.n -= n
@@ -41,25 +41,25 @@ func (p *pile) drop(n int32) {
 
 const phases = len(sheaf.Phases)
 
-// lane is what a tenant has waiting in one lane, by phase: what the queue holds
-// and what the keeper has yet to feed to it.
+// lane is what a tenant has waiting in one lane, by phase: in the queue, and to be
+// fed to it by the keeper.
 type lane struct {
 	fed, unfed [phases]pile
 	waiting    [phases]int32 // tasks in fed
 	turn       int
 }
 
-// tenant is a tenant's place in the queue.
+// tenant is a tenant's state in the queue.
 type tenant struct {
 	lanes   [len(sheaf.Lanes)]*lane
 	pass    float64
 	weight  float64
 	cap     int32
 	running int32
-	backlog int32 // tasks that nobody has taken
+	backlog int32 // tasks not yet taken
 	unfed   int32
-	active  bool // in the heap of those with something to take
-	capped  bool // it stood at its cap with more that waits: a place that is freed is announced
+	active  bool // in the heap of tenants with something to take
+	capped  bool // it reached its cap with more waiting: a freed slot is announced
 
 	ran   float64 // task-seconds
 	since float64
@@ -72,9 +72,9 @@ func (t *tenant) lane(l sheaf.Lane) *lane {
 	return t.lanes[l-1]
 }
 
-// fair hands out what tenants have waiting as the queues of a fleet do: by
-// stride between tenants, within a tenant by lane, phase and place with the turns
-// that package queue keeps.
+// fair hands out waiting tasks as the queues of a fleet do: by stride between
+// tenants, and within a tenant by lane, phase and place with the turns of package
+// queue.
 type fair struct {
 	tenants []tenant
 	heap    []int32
@@ -94,7 +94,7 @@ func newFair(tenants int, cap int) *fair {
 	return f
 }
 
-// add makes tasks wait: in the queue if they are fed, else for the keeper.
+// add enqueues tasks: in the queue if fed, otherwise for the keeper.
 func (f *fair) add(id int32, l sheaf.Lane, h hints, fed bool) {
 	t := &f.tenants[id]
 	f.seq++
@@ -111,9 +111,8 @@ func (f *fair) add(id int32, l sheaf.Lane, h hints, fed bool) {
 	f.activate(id)
 }
 
-// feed moves what has room in the window of each list to the queue, so many tasks
-// that were read at most, and says how many, and how many of the list that took
-// most.
+// feed moves up to read tasks into the queue, as far as the window of each list has
+// room, and returns their number and that of the list that took most.
 func (f *fair) feed(id, window, read int32) (fed, most int32) {
 	t := &f.tenants[id]
 	for _, ln := range t.lanes {
@@ -147,7 +146,7 @@ func (f *fair) feed(id, window, read int32) (fed, most int32) {
 	return fed, most
 }
 
-// activate makes a tenant one that is picked from.
+// activate makes a tenant eligible for picking.
 func (f *fair) activate(id int32) {
 	t := &f.tenants[id]
 	t.capped = false
@@ -181,7 +180,7 @@ func (f *fair) take(now float64, cost func(hints) float64) (id int32, l sheaf.La
 	return 0, 0, h, false
 }
 
-// done frees a place under a tenant's cap, and says whether somebody waited for it.
+// done frees a slot under a tenant's cap, and reports whether it was awaited.
 func (f *fair) done(id int32, now float64) bool {
 	t := &f.tenants[id]
 	f.ran(t, now, -1)
@@ -205,7 +204,8 @@ func (t *tenant) next(now, ageFor float64) (sheaf.Lane, hints, bool) {
 		if i+1 < len(t.lanes) {
 			below = t.lanes[i+1]
 		}
-		// Of each phase the first of this lane, and that of the one below if it is aged.
+		// For each phase, the first of this lane, and of the one below if it is
+		// aged.
 		var heads [2 * phases]*hints
 		var aged [2 * phases]bool
 		best := -1
@@ -278,7 +278,7 @@ func (f *fair) push(id int32) {
 	f.heap = push(f.heap, id, f.less)
 }
 
-// pop takes the first away.
+// pop removes the first.
 func (f *fair) pop() {
 	f.tenants[f.heap[0]].active = false
 	f.heap = pop(f.heap, f.less)

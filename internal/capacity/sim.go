@@ -8,20 +8,20 @@ import (
 	"sheaf"
 )
 
-// What the keeper and the executors do by the clock, in seconds; the names are
-// those of package keeper.
+// Timing of the keeper and the executors, in seconds; the names are those of
+// package keeper.
 const (
 	feedEvery    = .5
 	followPause  = .01
 	pollInterval = 1
-	feedTime     = 10 // that one look takes at most; the next goes on where it stopped
-	feedTenants  = 50 // of one slice of the feed
-	deepSlice    = 12 // of them those with more than fewTasks
+	feedTime     = 10 // maximum of one scan; the next continues where it stopped
+	feedTenants  = 50 // per slice of the feed
+	deepSlice    = 12 // of them, those with more than fewTasks
 	fewTasks     = 32
-	wakeups      = 64 // executors that one publication wakes at most
+	wakeups      = 64 // maximum executors woken by one publication
 )
 
-// station is servers that serve in the order of arrival.
+// station is a group of servers with a first-come, first-served queue.
 type station struct {
 	free []float64 // heap of the times when they are free
 	busy float64   // demand since the warm-up, in seconds
@@ -29,7 +29,7 @@ type station struct {
 
 func newStation(servers int) station { return station{free: make([]float64, max(servers, 1))} }
 
-// use says when work that arrives now and takes so long is over.
+// use returns when work that arrives now and takes that long is finished.
 func (st *station) use(s *sim, took float64) float64 {
 	if took <= 0 {
 		return s.now
@@ -43,7 +43,7 @@ func (st *station) use(s *sim, took float64) float64 {
 	return end
 }
 
-// load is the share of the servers that was in use.
+// load is the utilization of the servers.
 func (st *station) load(seconds float64) float64 {
 	return st.busy / (seconds * float64(len(st.free)))
 }
@@ -58,7 +58,7 @@ type document struct {
 	tenant   int32
 	pages    int32
 	ranges   int32
-	next     int32 // range to be claimed
+	next     int32 // range to claim next
 	left     int32 // ranges to be done
 	lane     sheaf.Lane
 	uploaded float64
@@ -75,34 +75,34 @@ type task struct {
 	due      float64
 }
 
-// The kinds of tasks.
+// Kinds of tasks.
 const (
 	plan = iota
 	parse
 	finalize
 )
 
-// The stages of a task, each named after what is over when its event comes.
+// Stages of a task, each named after what has ended when its event occurs.
 const (
 	reached = iota // the claim reached the database
 	claimed
 	worked
 	stored
-	gathered // a bulk request leaves, or the index was refreshed
+	gathered // a bulk request is sent, or the index was refreshed
 	indexed
 	ended
 )
 
-// The kinds of events.
+// Kinds of events.
 const (
-	uploads  = iota // the next upload begins
+	uploads  = iota // the next upload starts
 	ofBatch         // a document of a batch is uploaded
-	uploaded        // a document's bytes are there
+	uploaded        // a document's bytes have arrived
 	queued          // its plan is in the database
 	ofTask
 	feedBegins
 	feedSlice // a slice of the feed is published
-	polls     // an executor looks without having been woken
+	polls     // an executor polls without having been woken
 )
 
 type event struct {
@@ -117,14 +117,14 @@ type sim struct {
 	*Config
 	random *rand.Rand
 	now    float64
-	warm   float64 // what is before does not count
+	warm   float64 // anything before is not counted
 	end    float64 // 0: when all documents are searchable
 	seq    int64
 	events []event
 
 	queue     *fair
 	executors []executor
-	idle      []int32 // executors that wait, from idleAt on
+	idle      []int32 // waiting executors, in order
 	docs      shelf[document]
 	tasks     shelf[task]
 	live      int
@@ -133,15 +133,15 @@ type sim struct {
 	serve, database, elastic, store, redis, keepers station
 
 	feed struct {
-		timer   int32 // number of the event that counts
+		timer   int32 // number of the valid event
 		begun   float64
 		ended   float64
-		at      float64 // when the next begins, if it is set
+		at      float64 // when the next starts, if it is set
 		took    float64
 		limit   float64
 		fedAt   float64
 		to      int32
-		read    [][2]int32 // tenants of the slice, and their tasks that are not fed
+		read    [][2]int32 // tenants of the slice, and their unfed tasks
 		most    int32
 		busy    float64
 		longest float64
@@ -150,11 +150,11 @@ type sim struct {
 		follows bool
 	}
 
-	byZipf  []float64 // shares of tenants, summed up
+	byZipf  []float64 // cumulative shares of tenants
 	bySize  []float64
 	byLane  [len(sheaf.Lanes)]float64
 	classes []int32 // first tenant of the next class
-	rate    float64 // documents a second
+	rate    float64 // documents per second
 
 	held      int // slots
 	heldSince float64
@@ -165,19 +165,19 @@ type sim struct {
 	out counts
 }
 
-// counts is what was seen since the warm-up.
+// counts are the measurements since the warm-up.
 type counts struct {
 	offered, pages   float64
 	arrived, done    int
 	tasks            int
 	inSystem         float64 // document-seconds
-	residence        float64 // seconds from upload to searchable, summed up
+	residence        float64 // seconds from upload to searchable, total
 	inSince          float64
 	claimed, found   [len(sheaf.Lanes)]histogram
 	ofClass, foundIn [3]histogram // by class of tenants
 	folds            histogram
 	last             float64
-	halfway          float64 // inSystem in the middle of what counts
+	halfway          float64 // inSystem at the middle of the counted period
 	perTenant        []int
 }
 
@@ -215,7 +215,7 @@ func (s *sim) run() error {
 	return nil
 }
 
-// step plays the next event, and says whether there was one within the time.
+// step processes the next event, and reports whether there was one within the time.
 func (s *sim) step() bool {
 	if len(s.events) == 0 || s.end > 0 && s.events[0].at > s.end {
 		return false
@@ -256,15 +256,15 @@ func (s *sim) step() bool {
 		s.wake(1)
 	}
 	if len(s.queue.heap) > 0 && len(s.idle) > 0 && !s.polling {
-		// There is more than those that were woken could take: one of those who
-		// wait looks by itself.
+		// There is more than the woken executors could take: one of the waiting
+		// ones polls.
 		s.polling = true
 		s.at(s.now+2*pollInterval*s.random.Float64()/float64(len(s.idle)+1), polls, 0)
 	}
 	return true
 }
 
-// draw finds the place in sums that run to 1.
+// draw samples an index from cumulative sums up to 1.
 func draw(r *rand.Rand, sums []float64) int {
 	x := r.Float64()
 	low, high := 0, len(sums)-1
@@ -299,8 +299,8 @@ func (s *sim) inSystem(more int) {
 	s.live += more
 }
 
-// add makes tasks of a document wait. Those that no executor publishes itself
-// wait for the keeper, unless the queue reads the database.
+// add enqueues tasks of a document. Those not published by an executor wait for the
+// keeper, unless the queue reads the database.
 func (s *sim) add(id int32, h hints, published bool) {
 	d := s.docs.at(id)
 	published = published || s.NoFeed
@@ -320,7 +320,7 @@ func (s *sim) inQueue(n int32) {
 	}
 }
 
-// wake has executors that wait look for work.
+// wake has waiting executors look for work.
 func (s *sim) wake(n int32) {
 	for n = min(n, wakeups); n > 0 && len(s.idle) > 0; n-- {
 		e := s.idle[0]
@@ -332,8 +332,8 @@ func (s *sim) wake(n int32) {
 	}
 }
 
-// take fills the free slots of an executor, and says whether it got any. One
-// that finds nothing waits.
+// take fills the free slots of an executor, and reports whether it got any. An
+// executor that finds nothing waits.
 func (s *sim) take(e int32) (got bool) {
 	x := &s.executors[e]
 	for x.slots > 0 {
@@ -364,7 +364,7 @@ func (s *sim) take(e int32) (got bool) {
 	return got
 }
 
-// cost is what fairness charges for the next task of hints.
+// cost is the fair-queueing cost of the next task of hints.
 func (s *sim) cost(h hints) float64 {
 	if h.phase == sheaf.PhaseBegin || h.phase == sheaf.PhaseFinish {
 		return 1
@@ -381,7 +381,7 @@ func (s *sim) holds(more int) {
 	s.held += more
 }
 
-// leave gives a slot back, and the executor looks for the next task.
+// leave returns a slot, and the executor looks for the next task.
 func (s *sim) leave(e int32) {
 	x := &s.executors[e]
 	x.slots++
@@ -391,7 +391,7 @@ func (s *sim) leave(e int32) {
 	}
 }
 
-// goOn brings a task to its next stage.
+// goOn moves a task to its next stage.
 func (s *sim) goOn(id int32) {
 	t := s.tasks.at(id)
 	e, m := t.executor, &s.Times
@@ -429,7 +429,7 @@ func (s *sim) goOn(id int32) {
 			next = s.store.use(s, float64(t.pages)*m.ms(storePage))
 		}
 	case stored:
-		// From here on nothing but waiting is left, which holds no worker.
+		// From here on only waiting is left, which occupies no worker.
 		switch gather, refresh := m.ms(indexGather), m.ms(indexRefresh); {
 		case t.kind == parse && gather > 0:
 			next += gather * s.random.Float64()
@@ -460,12 +460,12 @@ func (s *sim) goOn(id int32) {
 		return
 	}
 	if leaves {
-		s.leave(e) // which may move s.tasks
+		s.leave(e) // may move s.tasks
 	}
 	s.goOn(id)
 }
 
-// ends writes what follows from the end of a task.
+// ends performs the consequences of the end of a task.
 func (s *sim) ends(id int32) {
 	t := *s.tasks.at(id)
 	s.tasks.remove(id)
@@ -520,10 +520,10 @@ func (s *sim) class(tenant int32) int {
 	return len(s.classes)
 }
 
-// feedFollows has the keeper's feed look soon after a change, as keeper.run does.
+// feedFollows has the feed look soon after a change, as keeper.run does.
 func (s *sim) feedFollows() {
 	f := &s.feed
-	if f.running || f.follows { // one more look is owed, whatever this one sees
+	if f.running || f.follows { // one more scan is due, whatever this one sees
 		f.changed = true
 		return
 	}
@@ -551,7 +551,7 @@ func (s *sim) feedBegins() {
 	s.feedReads()
 }
 
-// feedReads begins the next slice of tenants with a backlog.
+// feedReads starts the next slice of tenants with a backlog.
 func (s *sim) feedReads() {
 	f := &s.feed
 	f.read = f.read[:0]
@@ -571,7 +571,7 @@ func (s *sim) feedReads() {
 		}
 	}
 	took := s.Times.ms(feedPass) + float64(tenants)*s.Times.ms(feedTenant) + float64(hints)*s.Times.ms(feedHint)
-	// The keeper waits for the database most of that time, and for Redis where it
+	// Most of that time the keeper waits for the database, and for Redis while it
 	// publishes.
 	s.at(max(s.now+took, s.database.use(s, took/2)), feedSlice, 0)
 }
@@ -632,7 +632,7 @@ func (s *sim) feedSlice() {
 	}
 }
 
-// histogram counts times in steps of a twentieth.
+// histogram counts times in logarithmic steps of a twentieth.
 type histogram struct {
 	n     int
 	steps []int32
@@ -656,7 +656,7 @@ func (h *histogram) add(seconds float64) {
 	h.steps[i]++
 }
 
-// at is a quantile, in seconds; 0 where there is nothing.
+// at returns a quantile in seconds; 0 if there are no values.
 func (h *histogram) at(q float64) float64 {
 	left := int(q * float64(h.n))
 	for i, n := range h.steps {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// input is the number of one measured cost.
+// input is the index of a measured cost.
 type input int
 
-// What work costs. Values of CPU are of one core of the machine that was measured.
+// Costs of work. CPU values are for one core of the machine that was measured.
 const (
 	executorDocument input = iota
 	executorPage
@@ -43,18 +43,18 @@ const (
 	inputs
 )
 
-// Input is a number that the model is fed with.
+// Input is an input of the model.
 type Input struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`
-	Source string  `json:"source"` // of the default: the row of `make bench`, or what it follows from
-	row    string  // of `make bench` that is the value as it stands
+	Source string  `json:"source"` // of the default: the row of `make bench`, or what it is derived from
+	row    string  // of `make bench` that directly is the value
 }
 
-// defaults are measured on two cores at 2.9 GHz that had other work beside it,
-// with sheaf-pdfium, MariaDB 10.11, Redis 7.0, MinIO and Elasticsearch 8.19. The
-// costs of a document are those beside its pages, with all of its tasks.
+// defaults were measured on two shared cores at 2.9 GHz, with sheaf-pdfium, MariaDB
+// 10.11, Redis 7.0, MinIO and Elasticsearch 8.19. The costs of a document exclude
+// its pages and include all of its tasks.
 var defaults = [inputs]Input{
 	executorDocument: {Name: "executor.document", Value: 25, Unit: "CPU-ms a document", row: "capacity.document.executor"},
 	executorPage:     {Name: "executor.page", Value: 2.7, Unit: "CPU-ms a page", row: "capacity.page.executor"},
@@ -90,7 +90,7 @@ var defaults = [inputs]Input{
 // Times are the costs of a fleet.
 type Times [inputs]float64
 
-// DefaultTimes are the measured ones.
+// DefaultTimes returns the measured ones.
 func DefaultTimes() (t Times) {
 	for i, d := range defaults {
 		t[i] = d.Value
@@ -98,10 +98,10 @@ func DefaultTimes() (t Times) {
 	return t
 }
 
-// ms is a cost in seconds.
+// ms converts a cost to seconds.
 func (t *Times) ms(i input) float64 { return t[i] / 1000 }
 
-// Inputs lists the costs with what the defaults are from.
+// Inputs lists the costs with the sources of the defaults.
 func (t *Times) Inputs() []Input {
 	out := make([]Input, inputs)
 	for i, d := range defaults {
@@ -116,8 +116,8 @@ func (t *Times) Inputs() []Input {
 	return out
 }
 
-// Read takes costs from JSON: an object of names and numbers, or what `make
-// bench` writes, of which the rows count that are a cost as they stand.
+// Read reads costs from JSON: an object of names and numbers, or the report of
+// `make bench`, whose rows count if they directly are a cost.
 func (t *Times) Read(text []byte) error {
 	var bench struct {
 		Rows []struct {
