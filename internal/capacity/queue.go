@@ -204,8 +204,7 @@ func (t *tenant) next(now, ageFor float64) (sheaf.Lane, hints, bool) {
 		if i+1 < len(t.lanes) {
 			below = t.lanes[i+1]
 		}
-		// For each phase, the first of this lane, and of the one below if it is
-		// aged.
+		// For each phase, the first of this lane, and of the one below if aged.
 		var heads [2 * phases]*hints
 		var aged [2 * phases]bool
 		best := -1

@@ -23,7 +23,7 @@ const (
 
 // station is a group of servers with a first-come, first-served queue.
 type station struct {
-	free []float64 // heap of the times when they are free
+	free []float64 // heap of the times when they become free
 	busy float64   // demand since the warm-up, in seconds
 }
 
