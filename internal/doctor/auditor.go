@@ -10,38 +10,38 @@ import (
 )
 
 const (
-	stepTime  = 5 * time.Second // of slices, then the keeper may do something else
-	noteEvery = time.Second     // how far the audit is, which a kill repeats
+	stepTime  = 5 * time.Second // of slices per step, so that the keeper can do other work
+	noteEvery = time.Second     // interval of saving the progress; a kill repeats this much
 )
 
-// AuditStore keeps how far an audit is, under a version that fences whoever reads
-// it and writes later.
+// AuditStore stores the progress of an audit, under a version that fences stale
+// writers.
 type AuditStore interface {
 	AuditState(ctx context.Context) (value string, version int64, err error)
 	SwapAuditState(ctx context.Context, version int64, value string) (bool, error)
 }
 
-// Auditor examines everything now and then, a few seconds at a time, and repairs
-// nothing. What it has examined is stored: whoever leads next goes on from there.
+// Auditor periodically examines everything, a few seconds at a time, and repairs
+// nothing. Its progress is stored, so the next leader continues from there.
 type Auditor struct {
 	Config
 	State AuditStore
-	Every time.Duration // from the end of one audit to the begin of the next
-	// Ended gets what an audit has found. Only the keeper that ended it is told.
+	Every time.Duration // from the end of one audit to the start of the next
+	// Ended receives the findings of an audit, only in the keeper that finished it.
 	Ended func(ctx context.Context, r *Report)
 
-	now func() time.Time // nil for the time of day
+	now func() time.Time // nil for the real time
 }
 
 // auditState is what the store holds.
 type auditState struct {
 	Began    time.Time `json:"began,omitzero"`
-	Ended    time.Time `json:"ended,omitzero"` // of the latest that ended; a new store counts as examined
+	Ended    time.Time `json:"ended,omitzero"` // of the latest finished one; a new store counts as examined
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// Step goes on with an audit that is under way, or begins one that is due, and
-// says whether there is more to do at once.
+// Step continues an audit in progress, or starts one that is due, and reports
+// whether there is more to do right away.
 func (a *Auditor) Step(ctx context.Context) (more bool, err error) {
 	now := time.Now
 	if a.now != nil {
@@ -83,7 +83,7 @@ func (a *Auditor) Step(ctx context.Context) (more bool, err error) {
 		before := e.at
 		before.Found = maps.Clone(e.at.Found)
 		if err := e.step(ctx); err != nil {
-			st.Progress = &before // what this step has found it finds again
+			st.Progress = &before // this step's findings will be found again
 			_, nerr := note()
 			return false, errors.Join(err, nerr)
 		}

@@ -1,7 +1,6 @@
-// Package doctor compares what the database says with what the index and the
-// blob store hold, says what is wrong and how it is cured, and cures it when
-// asked. It reads and repairs while the pipeline runs: what may be in the
-// making is left alone.
+// Package doctor compares the database with the index and the blob store, reports
+// what is wrong and how to fix it, and fixes it when asked. It reads and repairs
+// while the pipeline runs: anything that may be in progress is left alone.
 package doctor
 
 import (
@@ -18,14 +17,14 @@ import (
 	"sheaf/taskstore"
 )
 
-// Store is the database that is examined.
+// Store is the database to examine.
 type Store interface {
 	Inventory
 	Audit
 }
 
 // Inventory is what the database says must exist elsewhere, by tenants and
-// documents in the order of their ids.
+// documents in id order.
 type Inventory interface {
 	TenantIDs(ctx context.Context, after string, limit int) ([]string, error)
 	KnownTenants(ctx context.Context, ids []string) (map[string]bool, error)
@@ -36,7 +35,7 @@ type Inventory interface {
 	References(ctx context.Context, rangeIDs, documentIDs []string) (*taskstore.References, error)
 }
 
-// Audit finds and repairs what disagrees within the database.
+// Audit finds and repairs inconsistencies within the database.
 type Audit interface {
 	Drift(ctx context.Context, documentIDs []string) ([]taskstore.CounterDrift, error)
 	FixDrift(ctx context.Context, documentID string) error
@@ -50,23 +49,23 @@ type Config struct {
 	Index index.Index
 	Blobs blob.Store
 	Log   *slog.Logger
-	// MinAge is how old an unreferenced object must be to count as leaked: an
+	// MinAge is the age from which an unreferenced object counts as leaked: an
 	// upload stores its bytes before its row. 0 means an hour.
 	MinAge time.Duration
-	// Hints says that the queue holds hints of its own; a queue that reads the
-	// store is never told of a task, which is no finding then.
+	// Hints means that the queue holds its own hints. A queue that reads the store
+	// is never notified of tasks, which is then not a finding.
 	Hints bool
-	// Queue is where those hints are looked at. May be nil.
+	// Queue is where to look for those hints. May be nil.
 	Queue queue.Queue
-	// Put writes a stored result into the index.
+	// Put writes a stored result to the index.
 	Put func(ctx context.Context, r taskstore.LiveResult) error
-	// Workers look at so many slices at once; 0 means twice the CPUs.
+	// Workers is the number of concurrent slices; 0 means twice the CPUs.
 	Workers int
-	// Documents of one slice at most; 0 means 256.
+	// Documents is the maximum per slice; 0 means 256.
 	Documents int
 }
 
-// Finding is one kind of disagreement.
+// Finding is one kind of inconsistency.
 type Finding struct {
 	Code     string   `json:"code"`
 	Count    int      `json:"count"`
@@ -80,13 +79,13 @@ const (
 	MissingChunks    = "missing_chunks"    // the index lacks chunks of a live range
 	OrphanChunks     = "orphan_chunks"     // the index holds chunks that nothing lists
 	MissingArtifacts = "missing_artifacts" // a listed range result is not in the blob store
-	MissingOriginals = "missing_originals" // a document's bytes are not in the blob store
-	LeakedBlobs      = "leaked_blobs"      // an object that nothing names
-	UnknownBlobs     = "unknown_blobs"     // an object of which this version does not know what it is
+	MissingOriginals = "missing_originals" // a document's original is not in the blob store
+	LeakedBlobs      = "leaked_blobs"      // an object that nothing references
+	UnknownBlobs     = "unknown_blobs"     // an object of a kind unknown to this version
 	CounterDrift     = "counter_drift"     // a document's chunk count is wrong
-	DeadLeases       = "dead_leases"       // a running task whose lease is long over
-	UnhintedTasks    = "unhinted_tasks"    // a due task that no queue was told of
-	StrayHints       = "stray_hints"       // an old hint for a task that is over or does not exist
+	DeadLeases       = "dead_leases"       // a running task whose lease expired long ago
+	UnhintedTasks    = "unhinted_tasks"    // a due task that was not announced to the queue
+	StrayHints       = "stray_hints"       // an old hint for a task that has ended or does not exist
 )
 
 var cures = map[string]string{
@@ -102,10 +101,10 @@ var cures = map[string]string{
 	StrayHints:       "removed from the queue; an executor that takes one drops it, so many mean that none takes work",
 }
 
-// Codes lists every code that a report can hold.
+// Codes lists every code that a report can contain.
 func Codes() []string { return slices.Sorted(maps.Keys(cures)) }
 
-// Report is all findings; none means that everything agrees.
+// Report is all findings; none means that everything is consistent.
 type Report struct {
 	Findings []Finding `json:"findings"`
 	Ranges   int       `json:"ranges"`  // range results checked
@@ -113,7 +112,7 @@ type Report struct {
 	Chunks   int       `json:"chunks"`  // index entries checked
 }
 
-// Drift is the number of disagreements that were not repaired.
+// Drift is the number of inconsistencies that were not repaired.
 func (r *Report) Drift() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -122,8 +121,8 @@ func (r *Report) Drift() int {
 	return n
 }
 
-// checkHints looks for hints that lead nowhere. Young ones are left alone: a
-// task may end between the publishing of a repeated hint and its claim.
+// checkHints looks for hints without a task. Recent ones are left alone: a task may
+// end between the publication of a repeated hint and its claim.
 func (e *examine) checkHints(ctx context.Context) error {
 	lister, ok := e.Queue.(queue.Lister)
 	if !ok {

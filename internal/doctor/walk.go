@@ -20,44 +20,44 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds of what is held in memory, by each of Config.Workers.
+// Bounds of what each of Config.Workers holds in memory.
 const (
 	sliceDocuments = 256
-	sliceUnits     = 20_000 // of the documents of a slice together, unless one alone has more: a result has a unit at least
-	batch          = 500    // ids of one question to the database or the index
-	maxOrphans     = 10_000 // ranges of a tenant that are dealt with at once
+	sliceUnits     = 20_000 // of a slice's documents in total, unless a single one has more: a result has at least one unit
+	batch          = 500    // ids per query to the database or the index
+	maxOrphans     = 10_000 // ranges of a tenant processed at a time
 	mostExamples   = 10
 )
 
-// last follows every key under a folder, and precedes that of the next one.
+// last sorts after every key in a folder, and before those of the next folder.
 const last = "~"
 
-// The roots of what is stored.
+// Roots of the stored objects.
 const (
 	originals = "originals/"
 	artifacts = "artifacts/"
 	uploads   = "uploads/"
 )
 
-// Stages of an examination, in their order.
+// Stages of an examination, in order.
 const (
-	stageResults = ""        // documents with their results, their blobs and their entries in the index
-	stageEntries = "entries" // what the index has of each tenant
-	stageRest    = "rest"    // uploads, what is of no tenant, and what is within the database
+	stageResults = ""        // documents with their results, blobs and index entries
+	stageEntries = "entries" // the index entries of each tenant
+	stageRest    = "rest"    // uploads, objects without a tenant, and the database itself
 )
 
-// Progress is how far an examination is: what lies before is examined.
+// Progress is the progress of an examination: everything before it is done.
 type Progress struct {
 	Stage  string             `json:"stage"`
-	Tenant string             `json:"tenant"` // in the order of ids; "" before the first
-	After  string             `json:"after"`  // the last document of the tenant; with Whole, all of it is examined
+	Tenant string             `json:"tenant"` // in id order; "" before the first
+	After  string             `json:"after"`  // the last document of the tenant; with Whole, all of it is done
 	Whole  bool               `json:"whole"`
 	Done   bool               `json:"done"`
 	Found  map[string]Finding `json:"found,omitempty"` // by code
 	Report Report             `json:"report"`          // without the findings
 }
 
-// report is what was found so far.
+// report returns the findings so far.
 func (p *Progress) report() *Report {
 	r := p.Report
 	r.Findings = []Finding{}
@@ -74,7 +74,7 @@ type examine struct {
 	Config
 	repair bool
 
-	mu sync.Mutex // of the findings and counts of at
+	mu sync.Mutex // guards the findings and counts of at
 	at Progress
 }
 
@@ -89,7 +89,7 @@ func begin(c Config, repair bool, at Progress) *examine {
 	return &examine{Config: c, repair: repair, at: at}
 }
 
-// Run examines everything once and, if repair is set, cures what it can.
+// Run examines everything once and, if repair is set, fixes what it can.
 func Run(ctx context.Context, c Config, repair bool) (*Report, error) {
 	e := begin(c, repair, Progress{})
 	for !e.at.Done {
@@ -100,8 +100,8 @@ func Run(ctx context.Context, c Config, repair bool) (*Report, error) {
 	return e.at.report(), nil
 }
 
-// step examines some slices at once. When it fails, at has findings of slices that
-// it does not say are examined.
+// step examines some slices concurrently. If it fails, at contains findings of
+// slices that it does not count as examined.
 func (e *examine) step(ctx context.Context) error {
 	switch e.at.Stage {
 	case stageResults:
@@ -137,7 +137,7 @@ func (e *examine) step(ctx context.Context) error {
 			}
 		}
 		e.at.Done = true
-	default: // of another version
+	default: // from another version
 		e.at = begin(e.Config, e.repair, Progress{}).at
 	}
 	return nil
@@ -176,15 +176,15 @@ func (e *examine) counted(ranges, objects, chunks int) {
 	e.at.Report.Ranges, e.at.Report.Objects, e.at.Report.Chunks = e.at.Report.Ranges+ranges, e.at.Report.Objects+objects, e.at.Report.Chunks+chunks
 }
 
-// slice is some documents of a tenant, and all objects whose keys lie between.
+// slice is some documents of a tenant, and all objects whose keys lie between them.
 type slice struct {
 	tenant      string
-	after, upto string // documents; what lies before the first and behind the last belongs to no document
+	after, upto string // documents; objects before the first and after the last belong to no document
 	whole       bool   // to the end of the tenant
 	documents   []taskstore.InventoryDocument
 }
 
-// cut takes the next slices, as many as are examined at once.
+// cut takes the next slices, as many as are examined concurrently.
 func (e *examine) cut(ctx context.Context) (out []*slice, to slice, err error) {
 	to = slice{tenant: e.at.Tenant, upto: e.at.After, whole: e.at.Whole || e.at.Tenant == ""}
 	var tenants []string
@@ -218,12 +218,12 @@ func (e *examine) cut(ctx context.Context) (out []*slice, to slice, err error) {
 	return out, to, nil
 }
 
-// slice compares what documents name with what is stored under their names. What
-// the database says is read first: an object is there before anything names it.
+// slice compares what documents reference with what is stored for them. The
+// database is read first, because objects exist before they are referenced.
 func (e *examine) slice(ctx context.Context, s *slice) error {
 	ids := make([]string, len(s.documents))
 	docs := map[string]taskstore.InventoryDocument{}
-	want := map[string]bool{} // the key of each object that is named, and whether it was seen
+	want := map[string]bool{} // each referenced key, and whether it was seen
 	for i, d := range s.documents {
 		ids[i], docs[d.DocumentID], want[d.BlobKey] = d.DocumentID, d, false
 	}
@@ -263,8 +263,8 @@ func (e *examine) slice(ctx context.Context, s *slice) error {
 	return nil
 }
 
-// objects lists what is stored between the first and the last document of a
-// slice, notes what of it is named, and judges the rest.
+// objects lists what is stored between the first and the last document of a slice,
+// marks what is referenced, and passes the rest to judge.
 func (e *examine) objects(ctx context.Context, s *slice, root string, want map[string]bool, docs map[string]taskstore.InventoryDocument) (n int, err error) {
 	folder, after := root+s.tenant+"/", ""
 	if s.after != "" {
@@ -297,18 +297,18 @@ func (e *examine) objects(ctx context.Context, s *slice, root string, want map[s
 	return n, e.judge(ctx, rest)
 }
 
-// object is what a key says.
+// object is a parsed key.
 type object struct {
-	known    bool   // what it is
-	part     bool   // lives as long as the document and is named by nothing else
-	document string // in whose folder it lies
-	member   string // the document that it is the bytes of, of an archive's folder
+	known    bool   // its kind is known
+	part     bool   // lives as long as the document, without any other reference
+	document string // whose folder it is in
+	member   string // the document that it is the original of, in an archive's folder
 	rangeID  string // of a result
 }
 
-// parts are the folders of a document beside its results: plans, pieces of the
-// original, copies of results with the vectors of another model, answers about
-// its text, and the flows that made it.
+// parts are the folders of a document besides its results: plans, pieces of the
+// original, copies of results with the vectors of another model, answers about its
+// text, and the flows that made it.
 var parts = []string{"plans", "shards", "models", "items", "flows"}
 
 func read(key string) (o object) {
@@ -331,9 +331,9 @@ func read(key string) (o object) {
 	return o
 }
 
-// judge asks the database again for objects that nothing named when they were
-// listed: what is in the making, or waits for the collector, has not leaked. What
-// is of an unknown kind is told of and stays.
+// judge rechecks with the database objects that were unreferenced when listed: what
+// is in progress, or awaits garbage collection, has not leaked. Objects of an
+// unknown kind are reported and kept.
 func (e *examine) judge(ctx context.Context, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -379,8 +379,8 @@ func (e *examine) leaked(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// missing looks for what is named and was not listed. Files of archives lie with
-// their archive, in another slice; what is nowhere may be named no more.
+// missing looks for referenced objects that were not listed. Files of archives are
+// with their archive, in another slice; absent ones may no longer be referenced.
 func (e *examine) missing(ctx context.Context, docs map[string]taskstore.InventoryDocument, results []taskstore.InventoryRange, want map[string]bool) error {
 	if err := e.elsewhere(ctx, want); err != nil {
 		return err
@@ -427,7 +427,7 @@ func (e *examine) missing(ctx context.Context, docs map[string]taskstore.Invento
 	}
 	for _, r := range still {
 		if _, was := lost[r.RangeID]; was && r.Live {
-			delete(lost, r.RangeID) // once, also where several tasks name it
+			delete(lost, r.RangeID) // once, even if several tasks reference it
 			e.note(MissingArtifacts, r.DocumentID+" units "+r.Range.String(), false)
 		}
 	}
@@ -443,10 +443,10 @@ func (e *examine) missing(ctx context.Context, docs map[string]taskstore.Invento
 	return nil
 }
 
-// few objects of a folder are asked for one by one.
+// few objects of a folder are checked individually.
 const few = 3
 
-// elsewhere lists the folders of other slices in which several objects are wanted.
+// elsewhere lists folders of other slices in which several objects are wanted.
 func (e *examine) elsewhere(ctx context.Context, want map[string]bool) error {
 	folders := map[string][]string{}
 	for key, seen := range want {
@@ -459,7 +459,7 @@ func (e *examine) elsewhere(ctx context.Context, want map[string]bool) error {
 			continue
 		}
 		first, end := slices.Min(keys), slices.Max(keys)
-		err := e.Blobs.ListAfter(ctx, folder, first[:len(first)-1], func(i blob.Info) bool { // what it is cut from follows it
+		err := e.Blobs.ListAfter(ctx, folder, first[:len(first)-1], func(i blob.Info) bool { // first sorts after its own prefix
 			if _, wanted := want[i.Key]; wanted {
 				want[i.Key] = true
 			}
@@ -478,8 +478,8 @@ func (e *examine) counts(ctx context.Context, tenant string, docs map[string]tas
 	if err != nil || len(short) == 0 {
 		return err
 	}
-	// What the index was told a moment ago shows after a refresh, and what was
-	// deleted meanwhile is not missed.
+	// Recent writes to the index are visible after a refresh, and what was deleted
+	// in the meantime is not missing.
 	if err := e.Index.Refresh(ctx); err != nil {
 		return err
 	}
@@ -502,7 +502,7 @@ func (e *examine) counts(ctx context.Context, tenant string, docs map[string]tas
 	return nil
 }
 
-// short are the live results of which the index has too few chunks, by range.
+// short returns the live results with too few chunks in the index, by range.
 func (e *examine) short(ctx context.Context, tenant string, results []taskstore.InventoryRange) (map[string]taskstore.InventoryRange, error) {
 	live := map[string]taskstore.InventoryRange{}
 	for _, r := range results {
@@ -524,7 +524,7 @@ func (e *examine) short(ctx context.Context, tenant string, results []taskstore.
 	return live, nil
 }
 
-// rewrite writes a range's chunks into the index from its artifact.
+// rewrite writes a range's chunks to the index from its artifact.
 func (e *examine) rewrite(ctx context.Context, d taskstore.InventoryDocument, r taskstore.InventoryRange) bool {
 	if err := e.Put(ctx, taskstore.LiveResult{TenantID: d.TenantID, DatasetID: d.DatasetID, DocumentID: d.DocumentID, Name: d.Name, MediaType: d.MediaType,
 		RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}); err != nil {
@@ -534,7 +534,7 @@ func (e *examine) rewrite(ctx context.Context, d taskstore.InventoryDocument, r 
 	return true
 }
 
-// counters compares the counters of documents with the sums over their results.
+// counters compares the documents' counters with the sums over their results.
 func (e *examine) counters(ctx context.Context, docs []taskstore.InventoryDocument, results []taskstore.InventoryRange) error {
 	sums := map[string]int{}
 	for _, r := range results {
@@ -548,7 +548,7 @@ func (e *examine) counters(ctx context.Context, docs []taskstore.InventoryDocume
 			wrong = append(wrong, d.DocumentID)
 		}
 	}
-	drift, err := e.Store.Drift(ctx, wrong) // one statement for both: what was published between two is no drift
+	drift, err := e.Store.Drift(ctx, wrong) // one query for both: a publication in between is not drift
 	if err != nil {
 		return err
 	}
@@ -563,9 +563,9 @@ func (e *examine) counters(ctx context.Context, docs []taskstore.InventoryDocume
 	return nil
 }
 
-// entries looks for what the index has of a tenant and nothing names. The entries
-// are read before the database is asked for them: what is finished in between is
-// then known.
+// entries looks for a tenant's index entries that nothing references. The entries
+// are read before the database is queried, so that whatever finishes in between is
+// known.
 func (e *examine) entries(ctx context.Context, tenant string) error {
 	orphans, docOf := map[string]int{}, map[string]string{} // chunks, documents, by range
 	chunks, known, open := 0, map[string]bool{}, map[string]int{}
@@ -621,7 +621,7 @@ func (e *examine) orphans(ctx context.Context, tenant string, orphans map[string
 	if len(orphans) == 0 {
 		return nil
 	}
-	if err := e.Index.Refresh(ctx); err != nil { // what was deleted a moment ago still shows before
+	if err := e.Index.Refresh(ctx); err != nil { // before, recent deletions are still visible
 		return err
 	}
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(orphans)), batch) {
@@ -643,7 +643,7 @@ func (e *examine) orphans(ctx context.Context, tenant string, orphans map[string
 	return nil
 }
 
-// uploads looks for pieces of files that nobody is sending.
+// uploads looks for pieces of files that are no longer being sent.
 func (e *examine) uploads(ctx context.Context) error {
 	type upload struct{ tenant, id string }
 	open := map[upload][]string{}
@@ -696,8 +696,8 @@ func (e *examine) uploads(ctx context.Context) error {
 	return look()
 }
 
-// strangers looks for objects of tenants that there are not, and for folders that
-// are none of ours.
+// strangers looks for objects of tenants that do not exist, and for folders that
+// are not ours.
 func (e *examine) strangers(ctx context.Context) error {
 	if err := e.Blobs.Children(ctx, "", func(name string) bool {
 		if name != originals && name != artifacts && name != uploads {
@@ -751,7 +751,7 @@ func (e *examine) strangers(ctx context.Context) error {
 	return nil
 }
 
-// stalled counts what should be under way within the database and is not.
+// stalled counts what should be in progress in the database but is not.
 func (e *examine) stalled(ctx context.Context) error {
 	leases, unhinted, err := e.Store.Stalled(ctx)
 	for range leases {
