@@ -13,22 +13,22 @@ import (
 	"sheaf/taskstore"
 )
 
-// TopTenants is how many tenants have series of their own. The sums are over
-// all tenants; `sheaf queue` and /v1/queues show each.
+// TopTenants is the number of tenants with their own series. The sums cover all
+// tenants; `sheaf queue` and /v1/queues show each.
 const TopTenants = 100
 
 // lanes are the names of lanes in labels.
 var lanes = map[sheaf.Lane]string{1: "interactive", 2: "normal", 3: "backfill"}
 
-// snapshot is what the keeper that leads has read last.
+// snapshot is what the leading keeper last read.
 type snapshot struct {
 	backlog    *taskstore.Backlog
 	population *taskstore.Population
 }
 
-// backlogCollector exports a snapshot. Scrapes cost the store nothing, and
-// while the database is away they show what was last known of it; that it is
-// away shows in sheaf_dependency_up and in sheaf_keeper_loop_failed_total.
+// backlogCollector exports a snapshot. Scrapes cost the store nothing, and while
+// the database is down they show its last known state; the outage itself shows in
+// sheaf_dependency_up and in sheaf_keeper_loop_failed_total.
 type backlogCollector struct{ last atomic.Pointer[snapshot] }
 
 func (c *backlogCollector) set(s *snapshot) { c.last.Store(s) }
@@ -62,7 +62,7 @@ func (c *backlogCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.last.Load()
 	if s == nil {
-		return // another process tells
+		return // another process reports
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -78,7 +78,7 @@ func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descWaiting, float64(b.Waiting))
 		gauge(descExecutors, float64(b.Executors))
-		for _, p := range b.Unserved[:min(len(b.Unserved), TopTenants)] { // tenants name pools: their number needs a bound
+		for _, p := range b.Unserved[:min(len(b.Unserved), TopTenants)] { // tenants choose pool names, so their number needs a bound
 			gauge(descUnserved, float64(p.Tasks), p.Pool)
 		}
 		for _, t := range b.Tenants {
@@ -100,8 +100,8 @@ func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Measured takes what the keeper that leads has read; a population of nil keeps
-// the one before.
+// Measured takes what the leading keeper has read; a nil population keeps the
+// previous one.
 func (m *Metrics) Measured(b *taskstore.Backlog, p *taskstore.Population) {
 	if last := m.backlog.last.Load(); last != nil {
 		p = cmp.Or(p, last.population)
@@ -109,12 +109,12 @@ func (m *Metrics) Measured(b *taskstore.Backlog, p *taskstore.Population) {
 	m.backlog.set(&snapshot{b, p})
 }
 
-// Requested counts a request that has been answered.
+// Requested counts a finished request.
 func (m *Metrics) Requested(route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status/100)+"xx").Observe(took.Seconds())
 }
 
-// Streaming counts a stream that begins; the answer ends it.
+// Streaming counts the start of a stream; call ended when it ends.
 func (m *Metrics) Streaming(route string) (ended func()) {
 	g := m.streams.WithLabelValues(route)
 	g.Inc()
@@ -126,7 +126,7 @@ func (m *Metrics) Searched(mode string, took time.Duration) {
 	m.searches.WithLabelValues(mode).Observe(took.Seconds())
 }
 
-// Reranked counts a question to the rerank server.
+// Reranked counts a call to the rerank server.
 func (m *Metrics) Reranked(outcome string, took time.Duration) {
 	m.reranks.WithLabelValues(outcome).Observe(took.Seconds())
 }
@@ -136,20 +136,20 @@ func (m *Metrics) LoopRan(loop string, took time.Duration) {
 	m.loops.WithLabelValues(loop).Observe(took.Seconds())
 }
 
-// Build says which program this is.
+// Build exports the version of this program.
 func (m *Metrics) Build(version, commit, goVersion string) {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "sheaf_build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": version, "commit": commit, "go": goVersion}})
 	g.Set(1)
 	m.registry.MustRegister(g)
 }
 
-// dependencies exports whether a process reaches what it needs. The question is
-// asked when the metrics are scraped, and shared with those who ask /readyz.
+// dependencies exports whether a process can reach its dependencies. They are
+// checked on scrape, and the check is shared with /readyz.
 type dependencies func(ctx context.Context) map[string]bool
 
 var descUp = desc("dependency_up", "1 while this process reaches a dependency.", "dependency")
 
-// WatchDependencies exports what read says; its questions must have a bound.
+// WatchDependencies exports what read returns; its checks must be bounded.
 func (m *Metrics) WatchDependencies(read func(ctx context.Context) map[string]bool) {
 	m.registry.MustRegister(dependencies(read))
 }
@@ -162,13 +162,13 @@ func (read dependencies) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// poolCollector exports what is read when the metrics are scraped, from memory.
+// poolCollector exports what read returns on scrape, from memory.
 type poolCollector struct {
 	read  func() map[string]taskstore.PoolUse
 	descs [5]*prometheus.Desc
 }
 
-// WatchStore exports the store's pools of connections.
+// WatchStore exports the store's connection pools.
 func (m *Metrics) WatchStore(read func() map[string]taskstore.PoolUse) {
 	m.registry.MustRegister(&poolCollector{read, [5]*prometheus.Desc{
 		desc("store_connections_max", "Connections that a pool may open, 0 without a bound.", "pool"),
@@ -197,16 +197,16 @@ func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// WatchValues exports gauges that are read from memory when the metrics are
-// scraped, one for each value of label.
+// WatchValues exports gauges read from memory on scrape, one for each value of
+// label.
 func (m *Metrics) WatchValues(name, help, label string, values map[string]func() float64) {
 	for value, read := range values {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sheaf_" + name, Help: help, ConstLabels: prometheus.Labels{label: value}}, read))
 	}
 }
 
-// began makes the series that rates are taken of before their first event: a
-// rate of what was not there is nothing, and an alert on it comes too late.
+// began creates the series that rates are computed from before their first event:
+// the rate of a missing series is nothing, so an alert on it would fire too late.
 func (m *Metrics) began() {
 	for _, kind := range []sheaf.TaskKind{sheaf.KindPlan, sheaf.KindParse, sheaf.KindIndex, sheaf.KindFinalize} {
 		k := string(kind)

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	otlpTimeout     = 10 * time.Second // of one batch, with its repeats
+	otlpTimeout     = 10 * time.Second // per batch, including retries
 	otlpBackoff     = 500 * time.Millisecond
 	maxOTLPResponse = 64 << 10
 )
 
-// otlpClient sends spans as OTLP/HTTP in protobuf. It implements
-// otlptrace.Client. The library's own client, otlptracehttp, brings gRPC and
-// its gateway: 100 packages, and a page of templates that keeps the linker from
-// leaving out a fifth of the binary.
+// otlpClient sends spans as OTLP/HTTP in protobuf. It implements otlptrace.Client.
+// The library's own client, otlptracehttp, brings in gRPC and its gateway: 100
+// packages, and a page of templates that keeps the linker from dropping a fifth of
+// the binary.
 //
 // https://opentelemetry.io/docs/specs/otlp/#otlphttp
 type otlpClient struct {
@@ -39,12 +39,12 @@ func (c *otlpClient) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends one batch. What the specification calls retryable (429,
-// 502, 503, 504), and a collector that does not answer, is repeated until the
-// batch's time is over.
+// UploadTraces sends one batch. Responses that the specification calls retryable
+// (429, 502, 503, 504) and unreachable collectors are retried until the batch times
+// out.
 func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// A message of the same fields and numbers as ExportTraceServiceRequest,
-	// whose package is generated with a gRPC service.
+	// A message with the fields and numbers of ExportTraceServiceRequest, whose
+	// package is generated with a gRPC service.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
@@ -66,9 +66,8 @@ func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.Resource
 	}
 }
 
-// post makes one attempt. After an error, after is how long the collector asks
-// to be left alone, 0 when it does not say, and negative when a repeat is of no
-// use.
+// post makes one attempt. On error, after is the delay that the collector asks for,
+// 0 if it specifies none, and negative if a retry is pointless.
 func (c *otlpClient) post(ctx context.Context, body []byte) (after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {

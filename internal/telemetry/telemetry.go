@@ -1,6 +1,5 @@
-// Package telemetry makes the pipeline's steps visible from outside: counters
-// and histograms of what executors do, and gauges of what waits, in the
-// Prometheus text format.
+// Package telemetry exports metrics in the Prometheus text format: counters and
+// histograms of what executors do, and gauges of what is waiting.
 package telemetry
 
 import (
@@ -17,7 +16,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// Metrics is one process's metrics. It is a worker.Observer and an
+// Metrics holds one process's metrics. It is a worker.Observer and an
 // executor.Observer.
 type Metrics struct {
 	registry  *prometheus.Registry
@@ -50,7 +49,7 @@ type Metrics struct {
 	fairness  *prometheus.GaugeVec
 }
 
-// New makes an empty set of metrics.
+// New returns an empty set of metrics.
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -98,8 +97,8 @@ func New() *Metrics {
 	return m
 }
 
-// Handler serves the metrics. What cannot be read, such as the queue's depths
-// while the database is away, is left out: an outage is when the rest counts.
+// Handler serves the metrics. Those that cannot be read, such as queue depths while
+// the database is down, are omitted: during an outage the rest matters most.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
@@ -113,7 +112,7 @@ func (m *Metrics) Claimed(t *sheaf.Task) {
 	}
 }
 
-// Promoted counts a task whose time has come, so long ago.
+// Promoted records how late a task became due.
 func (m *Metrics) Promoted(lane sheaf.Lane, late time.Duration) {
 	m.promotion.WithLabelValues("queued", lanes[lane]).Observe(max(0, late.Seconds()))
 }
@@ -137,21 +136,21 @@ func (m *Metrics) Produced(k sheaf.TaskKind, r sheaf.TaskResult) {
 	}
 }
 
-// Protected says whether a protection confines this process's parsers.
+// Protected exports whether a protection sandboxes this process's parsers.
 func (m *Metrics) Protected(name string, inForce bool) {
 	m.protected.WithLabelValues(name).Set(map[bool]float64{true: 1}[inForce])
 }
 
-// Told counts an attempt to tell a webhook something.
+// Told counts a webhook delivery attempt.
 func (m *Metrics) Told(state taskstore.DeliveryState) {
 	m.messages.WithLabelValues(string(state)).Inc()
 }
 
-// IndexRetried counts a request that is sent again.
+// IndexRetried counts a retried request.
 func (m *Metrics) IndexRetried() { m.retries.Inc() }
 
-// Leads says whether this process's keeper leads. What the audit of an earlier
-// term found is forgotten with the term: another keeper reports now.
+// Leads exports whether this process's keeper leads. The audit findings of an
+// earlier term are dropped with the term, since another keeper reports now.
 func (m *Metrics) Leads(leads bool) {
 	m.leads.Set(0)
 	m.leadsFrom.Set(0)
@@ -166,7 +165,7 @@ func (m *Metrics) Leads(leads bool) {
 	m.audited.Set(0)
 }
 
-// Fair reports how evenly tenants were served; nil is unknown.
+// Fair exports how evenly tenants were served; nil means unknown.
 func (m *Metrics) Fair(f *taskstore.Fairness) {
 	m.fairness.Reset()
 	if f != nil {
@@ -174,7 +173,7 @@ func (m *Metrics) Fair(f *taskstore.Fairness) {
 	}
 }
 
-// Drift reports an audit: every code that can be found, so that zero shows as zero.
+// Drift exports an audit: every possible code, so that zero shows as zero.
 func (m *Metrics) Drift(counts map[string]int) {
 	for code, n := range counts {
 		m.drift.WithLabelValues(code).Set(float64(n))
@@ -189,7 +188,7 @@ func (m *Metrics) Stage(k sheaf.TaskKind, stage string, took time.Duration) {
 func (m *Metrics) StaleWrite(k sheaf.TaskKind) { m.stale.WithLabelValues(string(k)).Inc() }
 func (m *Metrics) LeaseLost(k sheaf.TaskKind)  { m.leaseLost.WithLabelValues(string(k)).Inc() }
 
-// WatchKeeper exports what the keeper's loops have done and found.
+// WatchKeeper exports the activity of the keeper's loops.
 func (m *Metrics) WatchKeeper(k *keeper.Keeper) {
 	m.registry.MustRegister(m.drift, m.audited, m.leads, m.leadsFrom)
 	for name, c := range k.Loops() {

@@ -23,21 +23,21 @@ import (
 	"sheaf/internal/logctx"
 )
 
-// TraceConfig says where spans go.
+// TraceConfig configures where spans are sent.
 type TraceConfig struct {
-	Endpoint    string // of an OTLP/HTTP collector, such as http://collector:4318; /v1/traces is added where no path is given
-	Headers     string // "name=value,…" sent along, for collectors that ask for a key
+	Endpoint    string // of an OTLP/HTTP collector, such as http://collector:4318; /v1/traces is appended if it has no path
+	Headers     string // "name=value,…" sent along, for collectors that require a key
 	SampleRatio float64
 	Service     string // service.name, such as sheaf-executor
 	Version     string
 	Log         *slog.Logger
-	// Exporter replaces the collector; for tests.
+	// Exporter replaces the collector in tests.
 	Exporter sdktrace.SpanExporter
 }
 
-// Tracer draws the way of a request: from the upload through the queue, whose
-// tasks carry the traceparent, to the stages of the executor. It is an
-// api.Tracer, a worker.Tracer and an executor.Tracer.
+// Tracer traces a request: from the upload through the queue, whose tasks carry the
+// traceparent, to the stages of the executor. It is an api.Tracer, a worker.Tracer
+// and an executor.Tracer.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -45,8 +45,8 @@ type Tracer struct {
 
 var traceContext propagation.TraceContext
 
-// NewTracer starts a tracer. A collector that does not answer costs spans, and
-// nothing else: they are sent beside the work from a bounded buffer.
+// NewTracer starts a tracer. An unreachable collector only costs spans, which are
+// sent in the background from a bounded buffer.
 func NewTracer(ctx context.Context, c TraceConfig) (*Tracer, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -80,7 +80,7 @@ func NewTracer(ctx context.Context, c TraceConfig) (*Tracer, error) {
 		otel.SetErrorHandler(sparingly(c.Log))
 	}
 	provider := sdktrace.NewTracerProvider(processor,
-		// The caller decides for its own trace; the ratio is for traces that begin here.
+		// The ratio is for traces that start here; callers decide for their own.
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cmp.Or(c.SampleRatio, 1)))),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", cmp.Or(c.Service, "sheaf")), attribute.String("service.version", c.Version))),
@@ -88,7 +88,7 @@ func NewTracer(ctx context.Context, c TraceConfig) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer("sheaf")}, nil
 }
 
-// sparingly logs what goes wrong with exporting, at most once a minute.
+// sparingly logs export errors, at most once a minute.
 func sparingly(log *slog.Logger) otel.ErrorHandlerFunc {
 	var last atomic.Int64
 	return func(err error) {
@@ -106,19 +106,19 @@ func (t *Tracer) Close() error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Request begins the span of an HTTP request, within the caller's trace if its
-// header names one.
+// Request starts the span of an HTTP request, in the caller's trace if its header
+// names one.
 func (t *Tracer) Request(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, func(error)) {
 	return t.start(ctx, traceparent, name, trace.SpanKindServer, attrs)
 }
 
-// Task begins the span of an attempt, within the trace of the request that
-// caused the task.
+// Task starts the span of an attempt, in the trace of the request that caused the
+// task.
 func (t *Tracer) Task(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, func(error)) {
 	return t.start(ctx, traceparent, name, trace.SpanKindConsumer, attrs)
 }
 
-// Stage begins a span within the context's.
+// Stage starts a span within the context's.
 func (t *Tracer) Stage(ctx context.Context, name string) (context.Context, func(error)) {
 	return t.start(ctx, "", name, trace.SpanKindInternal, nil)
 }
@@ -139,19 +139,19 @@ func (t *Tracer) start(ctx context.Context, traceparent, name string, kind trace
 	}
 }
 
-// Annotate adds to the context's span.
+// Annotate adds attributes to the context's span.
 func (t *Tracer) Annotate(ctx context.Context, attrs ...slog.Attr) {
 	trace.SpanFromContext(ctx).SetAttributes(attributes(attrs)...)
 }
 
-// Traceparent names the context's span for a task that continues its trace.
+// Traceparent identifies the context's span for a task that continues its trace.
 func (t *Tracer) Traceparent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(ctx, carrier)
 	return carrier["traceparent"]
 }
 
-// attributes gives what is Sheaf's own its prefix; names with a dot are
+// attributes adds the prefix to Sheaf's own names; names with a dot are
 // OpenTelemetry's.
 func attributes(attrs []slog.Attr) []attribute.KeyValue {
 	out := make([]attribute.KeyValue, 0, len(attrs))
