@@ -20,12 +20,12 @@ import (
 	"sheaf/internal/retryafter"
 )
 
-// Caller posts to services of users and reads what they answer. It is safe for
+// Caller posts to users' services and reads their responses. It is safe for
 // concurrent use.
 type Caller struct {
 	allowed Hosts
 	nets    []netip.Prefix // whose addresses may be called on any port
-	private []netip.Prefix // whose addresses may be called though they are not public
+	private []netip.Prefix // whose addresses may be called although they are not public
 	secret  string
 	client  *http.Client
 }
@@ -33,15 +33,15 @@ type Caller struct {
 // Call is a request to a service.
 type Call struct {
 	URL       string
-	ID        string // the same in each attempt: who has answered it may answer as before
+	ID        string // the same in each attempt, so that a service can repeat its response
 	Body      []byte // JSON
 	MaxAnswer int64  // bytes
 }
 
-// NewCaller makes a Caller that calls the hosts alone: names, name:port, addresses
-// and networks such as 10.1.0.0/16. An address that is not public is called only
-// where it, or its network, is among them: else a name could lead there. secret
-// signs what is sent, as it signs webhooks. The error is sheaf.ErrInvalid.
+// NewCaller returns a Caller that only calls the given hosts: names, name:port,
+// addresses and networks such as 10.1.0.0/16. A non-public address is called only
+// if it, or its network, is listed, because otherwise a name could resolve to it.
+// secret signs requests like webhooks. The error is sheaf.ErrInvalid.
 func NewCaller(hosts []string, secret string) (*Caller, error) {
 	c := &Caller{secret: secret}
 	for _, h := range hosts {
@@ -76,15 +76,15 @@ func NewCaller(hosts []string, secret string) (*Caller, error) {
 	return c, nil
 }
 
-// errPrivate is a connection to an address that nobody named.
+// errPrivate is a connection to an address that was not allowed.
 type errPrivate struct{ addr netip.Addr }
 
 func (e errPrivate) Error() string {
 	return fmt.Sprintf("%s is not public and is not named in flow.allow_hosts", e.addr)
 }
 
-// control sees the address of each connection after its name was resolved, so
-// that what a name resolves to between two looks does not matter.
+// control checks the address of each connection after name resolution, so that DNS
+// rebinding does not matter.
 func (c *Caller) control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -101,10 +101,10 @@ func within(nets []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// notPublic are networks that netip has no question for: of carriers (RFC 6598),
-// of protocols (RFC 6890), for benchmarks (RFC 2544), reserved, and IPv6 that
-// carries IPv4 (RFC 6052, RFC 8215, RFC 4380, RFC 3056), which may be any of the
-// others.
+// notPublic are networks that netip has no predicate for: carrier-grade NAT (RFC
+// 6598), protocol assignments (RFC 6890), benchmarking (RFC 2544), reserved, and
+// IPv6 that embeds IPv4 (RFC 6052, RFC 8215, RFC 4380, RFC 3056), which may be any
+// of the others.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
@@ -118,7 +118,7 @@ func public(a netip.Addr) bool {
 	return !within(notPublic, a)
 }
 
-// Check refuses an address that may not be called, with a sentence.
+// Check rejects an address that may not be called, with an explanation.
 func (c *Caller) Check(address string) (host string, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -127,7 +127,7 @@ func (c *Caller) Check(address string) (host string, err error) {
 	if c == nil {
 		return u.Host, fmt.Errorf("services may not be called: name %s in flow.allow_hosts of the executors", u.Host)
 	}
-	plain := *u // an address of IPv4 in the clothes of IPv6 is that of IPv4
+	plain := *u // an IPv4-mapped IPv6 address counts as IPv4
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 		if within(c.nets, a.Unmap()) {
 			return u.Host, nil
@@ -145,9 +145,9 @@ func (c *Caller) Check(address string) (host string, err error) {
 	return u.Host, fmt.Errorf("%s may not be called: name it in flow.allow_hosts of the executors", u.Host)
 }
 
-// Post sends a call and returns the answer of a status 2xx; nil for one without a
-// body. ctx bounds it. The failures are service_not_allowed, service_redirects,
-// service_answer_too_large and service_refused, which no repetition changes, and
+// Post sends a call and returns the body of a 2xx response; nil if it is empty. ctx
+// bounds it. The failures are service_not_allowed, service_redirects,
+// service_answer_too_large and service_refused, which are permanent, and
 // service_unavailable, with sheaf.ErrUnavailable or a *sheaf.RateLimited.
 func (c *Caller) Post(ctx context.Context, call Call) ([]byte, error) {
 	host, err := c.Check(call.URL)
@@ -210,8 +210,8 @@ func tooLarge(host string, most int64) error {
 	return sheaf.Fail(sheaf.CategoryPolicy, "service_answer_too_large", "%s answers with more than %d MB. Give the node a smaller batch, or let the service answer with what it changes.", host, most>>20)
 }
 
-// unavailable is a service that may answer another time. Its error is part of
-// the sentence without the address, which may hold a token.
+// unavailable is the failure of a service that may respond later. It includes err
+// without the URL, which may contain a token.
 func unavailable(ctx context.Context, host, what string, err error) error {
 	category := sheaf.CategoryTarget
 	if ue, ok := errors.AsType[*url.Error](err); ok {
@@ -226,9 +226,9 @@ func unavailable(ctx context.Context, host, what string, err error) error {
 	return fmt.Errorf("%w (%w)", sheaf.FailRetryable(category, "service_unavailable", "%s %s", host, what), sheaf.ErrUnavailable)
 }
 
-// said is the beginning of what a service says, in one line.
+// said is the beginning of a service's response, on one line.
 func said(r io.Reader) string {
-	b, _ := io.ReadAll(io.LimitReader(r, 400)) // what came of it
+	b, _ := io.ReadAll(io.LimitReader(r, 400)) // whatever was received
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b), "")), " ")
 	if s == "" {
 		return "and says no more"

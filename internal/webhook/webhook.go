@@ -1,6 +1,6 @@
-// Package webhook tells other systems that documents and jobs have ended: it
-// stands behind the store, which writes each message with what it tells, and
-// posts what is due, signed, until it is taken or given up.
+// Package webhook notifies other systems that documents and jobs have ended. The
+// store writes each message together with what it reports; this package posts due
+// messages, signed, until they are accepted or given up.
 package webhook
 
 import (
@@ -31,7 +31,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// Headers of a message, as Standard Webhooks 1.0 names them.
+// Headers of a message, as named by Standard Webhooks 1.0.
 const (
 	HeaderID        = "webhook-id"
 	HeaderTimestamp = "webhook-timestamp"
@@ -40,14 +40,14 @@ const (
 
 const secretPrefix = "whsec_"
 
-// NewSecret makes a key for signatures: whsec_ and 32 random bytes in base64.
+// NewSecret returns a signing key: whsec_ and 32 random bytes in base64.
 func NewSecret() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return secretPrefix + base64.StdEncoding.EncodeToString(b)
 }
 
-// CheckSecret refuses a key that is none, or is too short to protect anything.
+// CheckSecret rejects an invalid key, or one too short to be secure.
 func CheckSecret(secret string) error {
 	key, err := keyOf(secret)
 	if err != nil || len(key) < 24 || len(key) > 64 {
@@ -60,8 +60,8 @@ func keyOf(secret string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 }
 
-// Sign answers the signature header of a message: "v1," and the base64 of
-// HMAC-SHA256 over its id, its time in seconds and its body, with dots between.
+// Sign returns the signature header of a message: "v1," and the base64 of
+// HMAC-SHA256 over its id, its time in seconds and its body, joined by dots.
 func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	key, err := keyOf(secret)
 	if err != nil {
@@ -71,15 +71,15 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 		return "", errors.New("the webhook's secret cannot be read with the keys of this installation; make the webhook again")
 	}
 	mac := hmac.New(sha256.New, key)
-	_, _ = fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body) // a hash takes all
+	_, _ = fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body) // writing to a hash cannot fail
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// Hosts are those that may be called: each a host, or host:port.
+// Hosts are the hosts that may be called, each as host or host:port.
 type Hosts []string
 
-// Allow reports whether u is of one of the hosts. A URL without a port has that
-// of its scheme.
+// Allow reports whether u is on one of the hosts. A URL without a port has the
+// default port of its scheme.
 func (h Hosts) Allow(u *url.URL) bool {
 	return slices.ContainsFunc(h, func(a string) bool {
 		if host, port, err := net.SplitHostPort(a); err == nil {
@@ -89,7 +89,7 @@ func (h Hosts) Allow(u *url.URL) bool {
 	})
 }
 
-// Check refuses an address that no message may go to.
+// Check rejects a URL that no message may be sent to.
 func (h Hosts) Check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -101,9 +101,8 @@ func (h Hosts) Check(address string) error {
 	return nil
 }
 
-// Sender posts messages. The zero value of a field means the default named
-// Store holds the messages. Each is written in the transaction of what it
-// tells, so that none is lost, and is sent at least once.
+// Store holds the messages. Each is written in the transaction of what it reports,
+// so that none is lost, and is sent at least once.
 type Store interface {
 	DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error)
 	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]taskstore.Delivery, error)
@@ -111,35 +110,35 @@ type Store interface {
 	EndDelivery(ctx context.Context, d *taskstore.Delivery, end taskstore.DeliveryEnd) error
 }
 
-// beside it.
+// Sender posts messages. Zero fields mean the default named beside them.
 type Sender struct {
 	Store   Store
 	Hosts   Hosts
-	Timeout time.Duration // of one attempt, default 10 s
+	Timeout time.Duration // per attempt, default 10 s
 	Log     *slog.Logger
-	Observe func(outcome taskstore.DeliveryState) // is told of each attempt; may be nil
+	Observe func(outcome taskstore.DeliveryState) // called for each attempt; may be nil
 
 	once   sync.Once
 	client *http.Client
 }
 
 const (
-	maxWebhooks = 100 // served in one round
-	parallel    = 8   // webhooks at once
-	batch       = 8   // messages a webhook has in one round
-	// webhookTime is when a webhook's round ends: a slow one has the rest of
-	// its messages next time, so that the others do not wait for it.
+	maxWebhooks = 100 // per round
+	parallel    = 8   // concurrent webhooks
+	batch       = 8   // messages per webhook and round
+	// webhookTime ends a webhook's round: a slow one gets the rest of its messages
+	// in the next round, so that the others do not wait for it.
 	webhookTime = 15 * time.Second
 
-	maxAttempts = 15 // with the delays below about a day
+	maxAttempts = 15 // about a day with the delays below
 	firstDelay  = 5 * time.Second
 	maxDelay    = 6 * time.Hour
 	maxHold     = 5 * time.Minute
 	maxAnswer   = 4 << 10
 )
 
-// Round sends what is due and reports how many messages it looked at. Each
-// webhook has its messages one after the other, and none after one failed.
+// Round sends due messages and returns how many it processed. Each webhook gets its
+// messages one by one, and none after a failed one.
 func (s *Sender) Round(ctx context.Context) (int, error) {
 	s.once.Do(s.begin)
 	due, err := s.Store.DueWebhooks(ctx, maxWebhooks)
@@ -172,20 +171,20 @@ func (s *Sender) begin() {
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	s.client = &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
-		// A redirect would carry the message to a host that nobody allowed.
+		// A redirect would carry the message to a host that was not allowed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// serve sends one webhook a batch of its messages.
+// serve sends a batch of its messages to one webhook.
 func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook) (int, error) {
 	begun := time.Now()
 	messages, err := s.Store.ClaimDeliveries(ctx, w.ID, batch, webhookTime+2*s.Timeout)
 	if err != nil {
 		return 0, err
 	}
-	// Before any of them is done with: the last document's message is what
-	// tells that its job may have ended.
+	// Before any of them is completed: the last document's message is what
+	// indicates that its job may have ended.
 	told := map[string]bool{"": true}
 	for i := range messages {
 		m := &messages[i]
@@ -193,7 +192,7 @@ func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook) (int, error) {
 			continue
 		}
 		if err := s.Store.AnnounceJob(ctx, m.TenantID, m.JobID); err != nil && !errors.Is(err, sheaf.ErrNotFound) {
-			return 0, err // the claims run out, and all of it is done again
+			return 0, err // the claims expire, and all of it is retried
 		}
 		told[m.JobID] = true
 	}
@@ -223,7 +222,7 @@ func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook) (int, error) {
 type envelope struct {
 	Type string          `json:"type"`
 	ID   string          `json:"id"`
-	At   time.Time       `json:"timestamp"` // of what is told, not of the attempt
+	At   time.Time       `json:"timestamp"` // of the event, not of the attempt
 	Data json.RawMessage `json:"data"`
 }
 
@@ -279,12 +278,12 @@ func (s *Sender) post(ctx context.Context, w *taskstore.Webhook, m *taskstore.De
 	resp, err := s.client.Do(req)
 	if err != nil {
 		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err // without the address, which may hold a token
+			err = ue.Err // without the URL, which may contain a token
 		}
 		return 0, 0, fmt.Errorf("no answer: %w", err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // lets the connection be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // allows the connection to be reused
 	switch {
 	case resp.StatusCode/100 == 2:
 		return resp.StatusCode, 0, nil
@@ -298,8 +297,8 @@ func (s *Sender) post(ctx context.Context, w *taskstore.Webhook, m *taskstore.De
 	return resp.StatusCode, after, fmt.Errorf("answered %s", resp.Status)
 }
 
-// backoff doubles with each attempt, less or more a fifth so that those who
-// failed together do not come back together.
+// backoff doubles with each attempt, with a fifth of jitter so that messages that
+// failed together are not retried together.
 func backoff(first time.Duration, attempts int, most time.Duration) time.Duration {
 	d := most
 	if n := max(attempts-1, 0); n < 30 {
