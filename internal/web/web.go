@@ -1,6 +1,6 @@
-// Package web is the page that people watch: static files inside the binary,
-// served under a policy that lets them load nothing from anywhere else. It
-// talks to the same API as everybody.
+// Package web is the web UI: static files embedded in the binary, served under a
+// policy that forbids loading anything from elsewhere. It uses the same API as any
+// client.
 package web
 
 import (
@@ -19,23 +19,23 @@ import (
 //go:embed static
 var files embed.FS
 
-// policy allows the page's own scripts, styles and images and nothing else.
+// policy allows only the page's own scripts, styles and images.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; font-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
-// types are the media types of the files, said here so that no machine's own
-// table of them can change what the browser makes of a script.
+// types are the media types of the files, fixed here so that no machine's own table
+// can change how the browser treats a script.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// asset is a file, as it is and compressed.
+// asset is a file, plain and compressed.
 type asset struct {
 	mediaType, etag string
 	plain, zipped   []byte
 }
 
-// Page serves the page at / and its files below it. Every path that is not a
-// file answers the page, which reads the address itself.
+// Page serves the page at / and its files below it. Every other path also serves
+// the page, which routes on the client side.
 type Page struct{ assets map[string]asset }
 
 // Has reports whether path is a file of the page, or the page itself.
@@ -44,7 +44,7 @@ func (p *Page) Has(path string) bool {
 	return ok || path == "/"
 }
 
-// New makes the page.
+// New returns the page.
 func New() *Page {
 	assets := map[string]asset{}
 	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
@@ -82,11 +82,11 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-cache") // asked for again each time, sent again only when it changed
+	h.Set("Cache-Control", "no-cache") // revalidated each time, resent only if changed
 	h.Set("Vary", "Accept, Accept-Encoding")
 	a, ok := p.assets[r.URL.Path]
 	if !ok && strings.HasPrefix(r.URL.Path, "/js/") {
-		http.NotFound(w, r) // a script that is missing must not be the page
+		http.NotFound(w, r) // a missing script must not be answered with the page
 		return
 	}
 	if !ok {
