@@ -1,5 +1,5 @@
-// Package facade is what the interfaces of other programs stand on: requests to
-// /v1 in the name of who asked, and what documents say, read back as Markdown.
+// Package facade is the basis of the third-party interfaces: requests to /v1 on
+// behalf of the caller, and the content of documents as Markdown.
 package facade
 
 import (
@@ -22,19 +22,19 @@ type Client struct {
 	key  string // "" for none
 }
 
-// New makes a client of the server at base, such as http://127.0.0.1:8080.
+// New returns a client of the server at base, such as http://127.0.0.1:8080.
 func New(base, key string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), http: &http.Client{}, key: key}
 }
 
-// Inside makes a client of the server that v1 belongs to, for the caller who
-// sent these headers.
+// Inside returns a client of the server that v1 belongs to, on behalf of the caller
+// who sent these headers.
 func Inside(v1 http.RoundTripper, from http.Header) *Client {
 	return &Client{base: "http://localhost", http: &http.Client{Transport: v1}, key: Key(from)}
 }
 
-// Key is the API key that a request carries, "" for none. Programs send it as
-// Authorization: Bearer, as X-Api-Key, or as Api-Key.
+// Key returns the API key in a request, or "". Programs send it as Authorization:
+// Bearer, as X-Api-Key, or as Api-Key.
 func Key(h http.Header) string {
 	if scheme, key, ok := strings.Cut(h.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(key)
@@ -45,7 +45,7 @@ func Key(h http.Header) string {
 	return h.Get("Api-Key")
 }
 
-// Error is an answer of /v1 that is not 2xx.
+// Error is a non-2xx response of /v1.
 type Error struct {
 	Status    int
 	Code      string `json:"code"`
@@ -55,7 +55,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Detail, e.Code) }
 
-// AsError returns the answer of /v1 within err. Any other error becomes a 502.
+// AsError returns the *Error in err. Any other error becomes a 502.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -63,10 +63,10 @@ func AsError(err error) *Error {
 	return &Error{Status: http.StatusBadGateway, Code: "unavailable", Detail: err.Error(), Retryable: true}
 }
 
-// maxErrorBytes of an error are read.
+// maxErrorBytes is how much of an error is read.
 const maxErrorBytes = 1 << 20
 
-// Do sends a request. An answer that is not 2xx is an *Error.
+// Do sends a request. A non-2xx response is an *Error.
 func (c *Client) Do(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body io.Reader, he
 	return nil, e
 }
 
-// Call sends in as JSON, unless it is nil, and decodes the answer into out,
+// Call sends in as JSON, unless it is nil, and decodes the response into out,
 // unless that is nil.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
@@ -120,8 +120,8 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// Unreadable says what of a JSON body could not be decoded, in the words of who
-// sent it: Go's own sentence names types of ours.
+// Unreadable describes what in a JSON body could not be decoded, in the sender's
+// terms: Go's own message names our types.
 func Unreadable(err error) string {
 	bad, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -130,7 +130,7 @@ func Unreadable(err error) string {
 	return fmt.Sprintf("%s cannot be a JSON %s", cmp.Or(bad.Field, "the body"), bad.Value)
 }
 
-// Path joins segments to a path, each escaped.
+// Path joins segments to a path, escaping each.
 func Path(segments ...string) string {
 	var b strings.Builder
 	for _, s := range segments {
@@ -157,7 +157,7 @@ func Answer(w http.ResponseWriter, e *Error, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// Status sends a status with the headers that belong to it.
+// Status sends a status with the headers it requires.
 func Status(w http.ResponseWriter, status int) {
 	switch status {
 	case http.StatusUnauthorized:

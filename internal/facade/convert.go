@@ -15,33 +15,32 @@ import (
 	"sheaf"
 )
 
-// ConvertWait is how long a conversion may take before it is stopped.
+// ConvertWait is how long a conversion may take before it is canceled.
 const ConvertWait = 120 * time.Second
 
-// Conversions is the dataset of what is read for somebody and not kept. Its
-// settings hold for all conversions.
+// Conversions is the dataset of files that are converted and not kept. Its settings
+// apply to all conversions.
 const Conversions = "conversions"
 
-// dropTimeout is the time to stop and delete a conversion whose caller is gone.
+// dropTimeout bounds canceling and deleting a conversion whose caller is gone.
 const dropTimeout = 30 * time.Second
 
-// maxConverted documents of one conversion are read: an archive holds many.
+// maxConverted bounds the documents read per conversion: an archive holds many.
 const maxConverted = 1000
 
-// Conversion is a file to be read and handed back.
+// Conversion is a file to convert.
 type Conversion struct {
-	Name      string // of the file; its extension helps to tell its type
-	MediaType string // "" for unknown
+	Name      string // of the file; its extension helps to detect its type
+	MediaType string // "" if unknown
 	Body      io.Reader
-	URL       string         // where the file is fetched from, instead of Body
-	Dataset   string         // where the document is kept; "" deletes it afterwards
-	Settings  map[string]any // parser_config; nil for none
-	Job       string         // open, which the document joins; "" makes one
+	URL       string         // to fetch the file from, instead of Body
+	Dataset   string         // in which to keep the document; "" deletes it afterwards
+	Settings  map[string]any // parser_config; may be nil
+	Job       string         // an open one for the document to join; "" creates one
 }
 
-// DatasetOf is the dataset that the request of a conversion names, "" for none.
-// Other parameters are refused: a document that was to be kept would be deleted
-// for a slip in the name.
+// DatasetOf returns the dataset in a conversion request, or "". It rejects other
+// parameters: a typo in the name would delete a document that was to be kept.
 func DatasetOf(r *http.Request) (string, error) {
 	query := r.URL.Query()
 	for name := range query {
@@ -55,16 +54,16 @@ func DatasetOf(r *http.Request) (string, error) {
 	return query.Get("dataset"), nil
 }
 
-// Converted is one document of a conversion and what it says.
+// Converted is one document of a conversion with its chunks.
 type Converted struct {
 	sheaf.Document
 	Chunks []sheaf.Chunk
 }
 
-// Convert uploads a file, waits for its end and reads what was found: the
-// document, and those in it if it is an archive. What is not kept is deleted,
-// also when ctx ends, which cancels the work. Errors are *Error; a file that
-// cannot be read is a 422.
+// Convert uploads a file, waits until it is processed and reads the result: the
+// document, and those in it if it is an archive. Unless kept, it is deleted, even
+// if ctx ends, which cancels the work. Errors are *Error; an unreadable file is a
+// 422.
 func (c *Client) Convert(ctx context.Context, in Conversion) ([]Converted, error) {
 	job, docs, err := c.Submit(ctx, in)
 	if err != nil {
@@ -79,7 +78,7 @@ func (c *Client) Convert(ctx context.Context, in Conversion) ([]Converted, error
 	return c.converted(ctx, job.ID)
 }
 
-// Submit uploads a file, or has it fetched, and does not wait for its end.
+// Submit uploads a file, or has it fetched, without waiting for it to be processed.
 func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf.Document, error) {
 	dataset := in.Dataset
 	if dataset == "" {
@@ -131,14 +130,14 @@ func (c *Client) Submit(ctx context.Context, in Conversion) (*sheaf.Job, []sheaf
 	return &sent.Job, sent.Documents, nil
 }
 
-// Watched remembers in Err why its reader stopped before the end, so that a body
-// that broke off is told from a server that refused it.
+// Watched records in Err why its reader stopped early, to tell a body that broke
+// off from a server that rejected it.
 type Watched struct {
 	Reader io.Reader
 	Err    error
 }
 
-// Read reads of the reader.
+// Read implements io.Reader.
 func (w *Watched) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	if err != nil && err != io.EOF {
@@ -147,7 +146,7 @@ func (w *Watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// EnsureDataset makes a dataset of that name unless there is one.
+// EnsureDataset creates the dataset unless it exists.
 func (c *Client) EnsureDataset(ctx context.Context, name string) error {
 	err := c.Call(ctx, http.MethodGet, Path("v1", "datasets", name), nil, nil)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Status != http.StatusNotFound {
@@ -155,7 +154,7 @@ func (c *Client) EnsureDataset(ctx context.Context, name string) error {
 	}
 	err = c.Call(ctx, http.MethodPost, "/v1/datasets", map[string]string{"name": name}, nil)
 	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusConflict {
-		return nil // another request was first
+		return nil // another request was faster
 	}
 	return err
 }
@@ -177,18 +176,18 @@ func (c *Client) wait(ctx context.Context, id string) error {
 	}
 }
 
-// Drop deletes documents, whose tasks end with them.
+// Drop deletes documents, which ends their tasks.
 func (c *Client) Drop(ctx context.Context, docs []sheaf.Document) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
 	for _, d := range docs {
-		// A document that stays because the store is away is in the list of the
-		// dataset, where it can be deleted by hand.
+		// A document that is kept because the store is down is in the dataset's
+		// list, where it can be deleted manually.
 		_ = c.Call(ctx, http.MethodDelete, Path("v1", "datasets", d.DatasetID, "documents", d.ID), nil, nil)
 	}
 }
 
-// Documents are those of a job, oldest first. More than 1,000 are an error.
+// Documents lists those of a job, oldest first. More than 1,000 are an error.
 func (c *Client) Documents(ctx context.Context, job string) ([]sheaf.Document, error) {
 	var list List[sheaf.Document]
 	err := c.Call(ctx, http.MethodGet, Path("v1", "jobs", job, "documents")+fmt.Sprintf("?order=oldest&limit=%d", maxConverted), nil, &list)
@@ -230,7 +229,7 @@ func (c *Client) converted(ctx context.Context, job string) ([]Converted, error)
 	return nil, &Error{Status: http.StatusConflict, Code: "canceled", Detail: "The conversion was canceled; send the file again", Retryable: true}
 }
 
-// statusOf says whether a document or the service is at fault.
+// statusOf tells whether the document or the service is at fault.
 func statusOf(f *sheaf.Failure) int {
 	if f.Retryable {
 		return http.StatusServiceUnavailable
@@ -238,7 +237,7 @@ func statusOf(f *sheaf.Failure) int {
 	return http.StatusUnprocessableEntity
 }
 
-// Text is what chunks in reading order say, without marks of headings.
+// Text returns the text of chunks in reading order, without heading marks.
 func Text(chunks []sheaf.Chunk) string {
 	var b []byte
 	for i := range chunks {

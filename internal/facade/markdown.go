@@ -13,12 +13,12 @@ import (
 	"sheaf"
 )
 
-// chunksAtOnce bounds the chunks of one request: a chunk may hold 8,191 tokens.
+// chunksAtOnce bounds the chunks per request: a chunk may hold 8,191 tokens.
 const chunksAtOnce = 200
 
-// Chunks reads the live chunks of a document in reading order, without those
-// that repeat text of others. page 0 means all. f is called for each; its error
-// ends the reading.
+// Chunks reads the live chunks of a document in reading order, without those that
+// repeat other chunks. page 0 means all. f is called for each; its error stops the
+// reading.
 func (c *Client) Chunks(ctx context.Context, dataset, document string, page int, f func(*sheaf.Chunk) error) error {
 	q := url.Values{"limit": {strconv.Itoa(chunksAtOnce)}}
 	if page > 0 {
@@ -80,8 +80,8 @@ func (c *Client) ReadPages(ctx context.Context, dataset, document string, from, 
 	return out, nil
 }
 
-// Markdown is what chunks in reading order say. Headings get their marks back;
-// tables and code are Markdown already.
+// Markdown renders chunks in reading order. Headings get their marks back; tables
+// and code already are Markdown.
 func Markdown(chunks []sheaf.Chunk) string {
 	var b strings.Builder
 	for i := range chunks {
@@ -93,14 +93,14 @@ func Markdown(chunks []sheaf.Chunk) string {
 	return b.String()
 }
 
-// Heading is one that the text of a chunk begins with.
+// Heading is a heading at the start of a chunk's text.
 type Heading struct {
 	Level int // from 1
 	Text  string
 }
 
-// Headings are those that a chunk's text begins with, one a paragraph: its
-// heading path, from some level down. body is the rest of the text.
+// Headings returns the headings at the start of a chunk's text, one per paragraph:
+// its heading path, from some level down. body is the rest of the text.
 func Headings(c *sheaf.Chunk) (headings []Heading, body string) {
 	body = strings.TrimSpace(c.Text)
 	for level := 0; body != ""; {
