@@ -18,7 +18,7 @@ import (
 	"sheaf/internal/facade"
 )
 
-// chunk is one of ours, with what people made of it.
+// chunk is one of our chunks with its edit.
 type chunk struct {
 	sheaf.Chunk
 	Edit *struct {
@@ -31,11 +31,11 @@ type chunk struct {
 
 func (k *chunk) available() bool { return k.Edit == nil || k.Edit.Enabled }
 
-// maxChunks of a document are read for one answer.
+// maxChunks bounds the chunks of a document read per response.
 const maxChunks = 200_000
 
-// chunks are those of a document in reading order, without those that repeat
-// text of others; none of one that is to be parsed anew.
+// chunks returns those of a document in reading order, without those that repeat
+// others; none if the document is to be parsed again.
 func (c *call) chunks(d *document) (out []*chunk, err error) {
 	if !d.parsed() {
 		return nil, nil
@@ -63,7 +63,7 @@ func (c *call) chunksPath(d *document, more ...string) string {
 	return facade.Path(append([]string{"v1", "datasets", d.DatasetID, "documents", d.ID, "chunks"}, more...)...)
 }
 
-// chunkDocument finds the document of a route about chunks.
+// chunkDocument finds the document of a chunk route.
 func (c *call) chunkDocument() (*document, error) {
 	ds, err := c.owned(c.path[0])
 	if err != nil {
@@ -83,7 +83,7 @@ func texts(list []string) []string {
 	return list
 }
 
-// tags of a chunk: people's, or those of its tag sets.
+// tags returns the tags of a chunk: the users', or those of its tag sets.
 func (d *document) tags(k *sheaf.Chunk) []string {
 	out := []string{}
 	if list, ok := d.record.Tags[k.ID].([]any); ok {
@@ -105,7 +105,7 @@ func docType(k *sheaf.Chunk) string {
 	return "text"
 }
 
-// positions are the boxes as [page, left, right, top, bottom], in points.
+// positions returns the boxes as [page, left, right, top, bottom], in points.
 func positions(k *sheaf.Chunk) [][]float64 {
 	out := [][]float64{}
 	for _, b := range k.Boxes {
@@ -114,7 +114,7 @@ func positions(k *sheaf.Chunk) [][]float64 {
 	return out
 }
 
-// samePositions refuses positions that are not those of the chunk.
+// samePositions rejects positions other than the chunk's.
 func samePositions(v any, k *sheaf.Chunk) error {
 	sent, ok := v.([]any)
 	if !ok {
@@ -144,10 +144,10 @@ func (c *call) shownChunk(d *document, k *chunk) object {
 	}
 }
 
-// fullText tests whether a text has one of the words, and marks them up.
+// fullText tests whether a text contains one of the words, and marks them.
 type fullText []string
 
-// words of a question, lower-case, each once.
+// words returns the words of a question, lower-case, without duplicates.
 func words(s string) (out fullText) {
 	seen := map[string]bool{}
 	eachWord(s, func(word string) {
@@ -159,8 +159,8 @@ func words(s string) (out fullText) {
 	return out
 }
 
-// eachWord calls each for the words of a text, lower-case. Chinese, Japanese and
-// Korean are words by character.
+// eachWord calls each for the words of a text, lower-case. In Chinese, Japanese and
+// Korean each character is a word.
 func eachWord(s string, each func(word string)) {
 	from := -1
 	runes := []rune(strings.ToLower(s))
@@ -185,7 +185,7 @@ func eachWord(s string, each func(word string)) {
 	flush(len(runes))
 }
 
-// marked is the text with the words in <em>, and whether it has any.
+// marked returns the text with the words in <em>, and whether it contains any.
 func (f fullText) marked(text string) (string, bool) {
 	var b strings.Builder
 	found, from := false, 0
@@ -261,7 +261,7 @@ func listChunks(c *call) (*answer, error) {
 	return &answer{data: object{"chunks": cut(out, from, to), "doc": c.shownDocument(d), "total": len(out)}}, nil
 }
 
-// lists reads a field that must be a list of texts. kept is whether it was sent.
+// lists reads a field that must be a list of strings. kept is whether it was sent.
 func lists(in object, key, noList string) (out []string, kept bool, err error) {
 	v, ok := in[key]
 	if !ok || v == nil {
@@ -282,10 +282,10 @@ func lists(in object, key, noList string) (out []string, kept bool, err error) {
 	return out, true, nil
 }
 
-// errNotText is that a member of a list is no text.
+// errNotText means that a list item is not a string.
 var errNotText = refuse(codeException, "TypeError('sequence item 0: expected str instance')")
 
-// labels are the texts that a chunk of ours takes: without blank and repeated ones.
+// labels returns the strings that our chunks accept: no blank or repeated ones.
 func labels(list []string) []string {
 	out := []string{}
 	for _, s := range list {
@@ -296,9 +296,8 @@ func labels(list []string) []string {
 	return out
 }
 
-// tagged reads tag_kwd and tag_feas as tags of ours: what one weighs is its share
-// of the heaviest. was are the tags that the chunk has; sent is whether there are
-// any to be changed.
+// tagged reads tag_kwd and tag_feas as our tags, weighted relative to the heaviest.
+// was are the chunk's current tags; sent is whether there are any to change.
 func tagged(in object, noList string, was []sheaf.Tag) (tags []sheaf.Tag, sent bool, err error) {
 	names, named, err := lists(in, "tag_kwd", noList)
 	if err == errNotText {
@@ -343,7 +342,7 @@ func tagged(in object, noList string, was []sheaf.Tag) (tags []sheaf.Tag, sent b
 	return tags, true, nil
 }
 
-// errFeatures is that tag_feas is not what it must be.
+// errFeatures means that tag_feas is invalid.
 var errFeatures = bad("`tag_feas` must be an object of strings and numbers above 0")
 
 func addChunk(c *call) (*answer, error) {
@@ -384,7 +383,7 @@ func addChunk(c *call) (*answer, error) {
 	if !d.parsed() && d.LiveGeneration > 0 {
 		return nil, bad("The document was stopped, or its method was changed, and what was parsed of it does not count any more; parse it, then add the chunk")
 	}
-	defer d.lock()() // content that is added twice at once is one chunk
+	defer d.lock()() // content added twice concurrently is one chunk
 	change := object{"text": content, "keywords": labels(sent["important_keywords"]), "questions": labels(sent["questions"])}
 	id, err := c.sameChunk(d, content)
 	if err != nil {
@@ -444,7 +443,7 @@ func addChunk(c *call) (*answer, error) {
 	return &answer{data: object{"chunk": out}}, nil
 }
 
-// edit is what people made of one chunk.
+// edit is a user's edit of one chunk.
 type edit struct {
 	ID      string  `json:"id"`
 	State   string  `json:"state"`
@@ -454,7 +453,7 @@ type edit struct {
 	Text    *string `json:"text"`
 }
 
-// edits are those of a document; /v1 takes at most maxEdits of one.
+// edits returns those of a document; /v1 accepts at most maxEdits per document.
 func (c *call) edits(d *document) (out []edit, err error) {
 	q := url.Values{"limit": {strconv.Itoa(readAtOnce)}}
 	for len(out) < 2*maxEdits {
@@ -471,10 +470,10 @@ func (c *call) edits(d *document) (out []edit, err error) {
 	return out, nil
 }
 
-// maxEdits of one document are taken by /v1, those that were undone included.
+// maxEdits is how many edits /v1 accepts per document, including undone ones.
 const maxEdits = 2000
 
-// sameChunk is the chunk that was added with this text, "" for none.
+// sameChunk returns the added chunk with this text, or "".
 func (c *call) sameChunk(d *document, text string) (string, error) {
 	all, err := c.edits(d)
 	for _, e := range all {
@@ -485,7 +484,7 @@ func (c *call) sameChunk(d *document, text string) (string, error) {
 	return "", err
 }
 
-// counted counts how many chunks people made it more, or fewer, than were parsed.
+// counted computes how many chunks users added, minus those they deleted.
 func (c *call) counted(d *document) error {
 	if d.extra = 0; !d.record.Edited || !d.parsed() {
 		return nil
@@ -509,7 +508,7 @@ func (c *call) counted(d *document) error {
 	return nil
 }
 
-// edited notes that chunks of the document were added or deleted.
+// edited records that chunks of the document were added or deleted.
 func (c *call) edited(d *document) error {
 	if d.record.Edited {
 		return nil
@@ -522,8 +521,8 @@ func (c *call) edited(d *document) error {
 	})
 }
 
-// dropTags forgets the tags of chunks that an earlier version kept, since the
-// chunk has others by now.
+// dropTags removes the tags of a chunk stored by an earlier version, since the
+// chunk now has others.
 func (c *call) dropTags(d *document, id string) error {
 	if d.record.Tags[id] == nil {
 		return nil
@@ -540,7 +539,7 @@ func noChunk(id string) error {
 	return &facade.Error{Status: http.StatusNotFound, Detail: "there is no chunk " + id}
 }
 
-// readOne reads a chunk by its id.
+// readOne reads a chunk by id.
 func (c *call) readOne(d *document, id string) (*chunk, error) {
 	if !d.parsed() {
 		return nil, noChunk(id)
@@ -589,7 +588,7 @@ func readChunk(c *call) (*answer, error) {
 	}}, nil
 }
 
-// features are the tags of a chunk with their weights.
+// features returns the tags of a chunk with their weights.
 func features(k *sheaf.Chunk) object {
 	out := object{}
 	for _, t := range k.Tags {
@@ -598,7 +597,7 @@ func features(k *sheaf.Chunk) object {
 	return out
 }
 
-// truth reads what is converted to an integer and then to a boolean.
+// truth reads a value that Python would convert to an integer and then a boolean.
 func truth(v any) (bool, error) {
 	switch v := v.(type) {
 	case bool:
@@ -660,7 +659,7 @@ func updateChunk(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if picture != nil && change["keywords"] == nil { // it is kept by an edit, which there must be
+	if picture != nil && change["keywords"] == nil { // stored by edit, so there must be one
 		change["keywords"] = texts(k.Keywords)
 	}
 	if v := in["positions"]; v != nil {
@@ -679,7 +678,7 @@ func updateChunk(c *call) (*answer, error) {
 	}
 	if len(change) > 0 {
 		err := c.Call(c.ctx, http.MethodPatch, c.chunksPath(d, c.path[2]), change, nil)
-		if missing(err) { // deleted, or replaced by a version that does not have it
+		if missing(err) { // deleted, or replaced by a version without it
 			err = bad("Can't find this chunk %s", c.path[2])
 		}
 		if err != nil {
@@ -700,7 +699,7 @@ func updateChunk(c *call) (*answer, error) {
 	return &answer{noData: true}, nil
 }
 
-// chunkIDs reads a field of ids that are texts.
+// chunkIDs reads a field of string ids.
 func chunkIDs(in object) ([]string, error) {
 	v := in["chunk_ids"]
 	if v == nil {
@@ -717,7 +716,7 @@ func chunkIDs(in object) ([]string, error) {
 	return ids, nil
 }
 
-// chunksByID are the chunks of a document.
+// chunksByID returns the chunks of a document by id.
 func (c *call) chunksByID(d *document) (map[string]*chunk, error) {
 	all, err := c.chunks(d)
 	out := make(map[string]*chunk, len(all))
@@ -727,7 +726,7 @@ func (c *call) chunksByID(d *document) (map[string]*chunk, error) {
 	return out, err
 }
 
-// mayEdit refuses to begin with more edits than /v1 takes of a document.
+// mayEdit rejects a request that needs more edits than /v1 accepts per document.
 func (c *call) mayEdit(d *document, there map[string]*chunk, ids []string) error {
 	fresh := 0
 	for _, id := range ids {
@@ -831,7 +830,7 @@ func deleteChunks(c *call) (*answer, error) {
 	}
 	asked := len(ids)
 	ids = slices.DeleteFunc(ids, func(id string) bool { return there[id] == nil })
-	if every { // what somebody else has deleted meanwhile is gone
+	if every { // chunks deleted concurrently are gone, too
 		asked = len(ids)
 	}
 	if err := c.mayEdit(d, there, ids); err != nil {
@@ -845,11 +844,11 @@ func deleteChunks(c *call) (*answer, error) {
 	found := 0
 	for _, id := range ids {
 		err := c.Call(c.ctx, http.MethodDelete, c.chunksPath(d, id), nil, nil)
-		gone := missing(err) // by somebody else meanwhile
+		gone := missing(err) // by a concurrent request
 		if err != nil && !gone {
 			return nil, err
 		}
-		if !gone || every { // of all chunks it is none the less gone
+		if !gone || every { // when deleting all, it is gone either way
 			found++
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxConditions of a request.
+// maxConditions bounds a request.
 const maxConditions = 100
 
 // comparison is one test of a document's metadata.
@@ -18,9 +18,9 @@ type comparison struct {
 	values         []string
 }
 
-// condition holds for documents by their metadata; nil holds for all.
+// condition matches documents by their metadata; nil matches all.
 type condition struct {
-	any   bool // one of the tests is enough
+	any   bool // one matching test is enough
 	tests []comparison
 	also  *condition
 }
@@ -36,7 +36,7 @@ func (c *condition) and(more *condition) *condition {
 	return more
 }
 
-// operators compare a value of a document with those that are given.
+// operators compare a value of a document with the given ones.
 var operators = map[string]func(value string, given []string) bool{
 	"is":           func(v string, given []string) bool { return equal(v, given[0]) },
 	"not is":       func(v string, given []string) bool { return !equal(v, given[0]) },
@@ -56,10 +56,10 @@ var operators = map[string]func(value string, given []string) bool{
 	"not empty":    func(v string, _ []string) bool { return v != "" },
 }
 
-// spellings are other names of operators.
+// spellings are alternative names of operators.
 var spellings = map[string]string{"==": "=", "!=": "≠", ">=": "≥", "<=": "≤", "is not": "not is"}
 
-// negative are the operators that must hold for every value, and hold for none.
+// negative are the operators that must hold for every value, and hold without any.
 var negative = []string{"not is", "≠", "not contains", "not in", "empty"}
 
 func fold(s string) string   { return strings.ToLower(s) }
@@ -68,7 +68,7 @@ func in(v string, given []string) bool {
 	return slices.ContainsFunc(given, func(g string) bool { return equal(v, g) })
 }
 
-// compare compares as numbers where both are, else as text, whatever the case.
+// compare compares as numbers if both are, otherwise as text, ignoring case.
 func compare(a, b string) int {
 	x, errX := strconv.ParseFloat(strings.TrimSpace(a), 64)
 	y, errY := strconv.ParseFloat(strings.TrimSpace(b), 64)
@@ -78,7 +78,7 @@ func compare(a, b string) int {
 	return cmp.Compare(fold(a), fold(b))
 }
 
-// values of a document's metadata or of a comparison, as texts.
+// values returns the values of a document's metadata or a comparison as strings.
 func values(v any) []string {
 	switch v := v.(type) {
 	case nil:
@@ -127,7 +127,7 @@ func readCondition(m object) (*condition, error) {
 	return out, nil
 }
 
-// conditionOf is the condition that documents have these values: one of each key.
+// conditionOf requires documents to have one of the given values for each key.
 func conditionOf(m object) object {
 	var list []any
 	for _, key := range slices.Sorted(maps.Keys(m)) {

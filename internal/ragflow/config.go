@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// methods are the values of chunk_method of a dataset, as errors list them.
+// methods are the values of a dataset's chunk_method, as errors list them.
 var methods = []string{"naive", "book", "email", "laws", "manual", "one", "paper", "picture", "presentation", "qa", "table", "tag", "resume"}
 
 // documentMethods are those of a document. RAGFlow's audio is for recordings.
 var documentMethods = []string{"naive", "manual", "qa", "table", "paper", "book", "laws", "presentation", "picture", "one", "knowledge_graph", "email", "tag"}
 
-// Bounds of what is stored beside a dataset.
+// Bounds of what is stored for a dataset.
 const (
 	maxText   = 65_535
 	maxConfig = 65_535
@@ -23,20 +23,20 @@ const (
 
 type object = map[string]any
 
-// prompt of a default configuration: it is shown, and nothing is summed up by it.
+// prompt is that of a default configuration: it is shown but not used.
 const prompt = "Sum up the following passages in a few sentences, and keep their numbers:\n{cluster_content}"
 
-// entityTypes that a default configuration names.
+// entityTypes are those of a default configuration.
 func entityTypes() []any {
 	return []any{"organization", "person", "geo", "event", "category"}
 }
 
-// raptorDefault is what holds for the members that are not sent.
+// raptorDefault holds the defaults of omitted members.
 func raptorDefault(use bool) object {
 	return object{"use_raptor": use, "prompt": prompt, "max_token": 512, "clustering_threshold": 0.3, "clustering_ratio": 0.5, "max_cluster": 64, "random_seed": 0}
 }
 
-// wholeDefault is the configuration of a dataset that names none.
+// wholeDefault is the configuration of a dataset without one.
 func wholeDefault(method string) object {
 	switch method {
 	case "naive":
@@ -56,8 +56,8 @@ func wholeDefault(method string) object {
 	return object{"image_context_size": 0, "table_context_size": 0}
 }
 
-// completed is a configuration that was sent in part, with what holds for the
-// rest. It shares no object with in.
+// completed fills in the defaults of a partial configuration. It shares no object
+// with in.
 func completed(in object) object {
 	out := object{
 		"auto_keywords": 0, "auto_questions": 0, "chunk_token_num": 512, "delimiter": "\n", "html4excel": false, "layout_recognize": "DeepDOC", "tag_kb_ids": []any{}, "topn_tags": 1,
@@ -78,7 +78,7 @@ func completed(in object) object {
 	return out
 }
 
-// laid lays one object over another, deeply, and changes neither.
+// laid deep-merges one object over another without modifying either.
 func laid(under, over object) object {
 	out := maps.Clone(under)
 	if out == nil {
@@ -126,7 +126,7 @@ func orNull(r rule) rule {
 	}
 }
 
-// pagesRule takes a list of [from, to].
+// pagesRule accepts a list of [from, to].
 func pagesRule(f *faults, field string, v any) {
 	list, ok := v.([]any)
 	if !ok {
@@ -148,7 +148,7 @@ func pagesRule(f *faults, field string, v any) {
 	}
 }
 
-// member is one key of an object that is checked.
+// member is one key of an object to check.
 type member struct {
 	name string
 	rule rule
@@ -174,8 +174,8 @@ var configMembers = []member{
 	{"metadata", anyRule}, {"llm_id", orNull(textRule(0))}, {"ext", objectRule},
 }
 
-// timeouts of the jobs on graphs, of which the size of a batch and the attempts
-// count; the others are kept and not used.
+// timeouts are the timeouts of graph jobs. Only the batch size and the attempts are
+// used; the others are stored.
 func timeouts() (out []member) {
 	for _, name := range []string{
 		"batch_chunk_token_size", "retry_attempts", "retry_backoff_seconds", "retry_backoff_max_seconds", "build_subgraph_timeout_per_chunk_seconds", "build_subgraph_min_timeout_seconds",
@@ -207,7 +207,7 @@ func membersRule(members []member) rule {
 	return func(f *faults, field string, v any) { f.members(field, v, members) }
 }
 
-// members checks an object by its members, and refuses others.
+// members checks an object's members, and rejects unknown ones.
 func (f *faults) members(field string, v any, members []member) {
 	in, ok := f.object(field, v)
 	if !ok {
@@ -223,8 +223,8 @@ func (f *faults) members(field string, v any, members []member) {
 	f.extras(field+".", in, names...)
 }
 
-// config checks a parser_config and tidies it: the old keys of raptor are
-// dropped, and ext is merged in. nil for null or {}.
+// config checks and normalizes a parser_config: the old keys of raptor are dropped,
+// and ext is merged in. nil for null or {}.
 func (f *faults) config(v any) object {
 	if v == nil {
 		return nil
@@ -260,15 +260,15 @@ func (f *faults) config(v any) object {
 	return out
 }
 
-// Bounds of settings of ours.
+// Bounds of our settings.
 const (
 	minChunkTokens = 16
 	maxTaskPages   = 1000
 	maxPages       = 1_000_000
 )
 
-// settings are our parser_config for a method and a configuration. It names
-// every setting that the interface has, so that none of before is left.
+// settings converts a method and a configuration to our parser_config. It names
+// every setting of the interface, so that no previous one remains.
 func settings(method string, config object) object {
 	if method == "knowledge_graph" {
 		method = "naive"
@@ -314,7 +314,7 @@ func settings(method string, config object) object {
 	return out
 }
 
-// sentRuns lays what was sent of runs over what was sent of them before.
+// sentRuns merges the run settings that were sent over those sent before.
 func sentRuns(before, config object) object {
 	sent := object{}
 	for _, key := range []string{"raptor", "graphrag"} {
@@ -325,8 +325,8 @@ func sentRuns(before, config object) object {
 	return laid(before, sent)
 }
 
-// runSettings are our settings of runs for what was sent of them: where it goes
-// beyond our bounds, the bound. Time-outs and waits are not ours.
+// runSettings converts run settings that were sent to ours, clamped to our bounds.
+// Timeouts and waits have no equivalent.
 func runSettings(sent object) object {
 	out := object{"raptor": nil, "graphrag": nil}
 	whole := func(to, from object, key string, least, most int) {
@@ -381,11 +381,11 @@ func runSettings(sent object) object {
 	return out
 }
 
-// maxPrompt is how long a prompt may be, in bytes, that summaries are asked for by;
-// a longer one is kept and shown, and ours asks.
+// maxPrompt is the maximum length, in bytes, of a prompt for summaries; a longer
+// one is stored and shown, but ours is used.
 const maxPrompt = 8<<10 - 20
 
-// units are pages as our ranges, nil for all of them.
+// units converts pages to our ranges, nil for all of them.
 func units(pages []any) any {
 	var out []any
 	for _, one := range pages {
@@ -409,7 +409,7 @@ func units(pages []any) any {
 	return out
 }
 
-// number reads a whole number, whether it was decoded or is ours.
+// number reads a whole number, whether decoded or ours.
 func number(v any) (int, bool) {
 	switch v := v.(type) {
 	case int:

@@ -18,12 +18,12 @@ import (
 	"sheaf/internal/facade"
 )
 
-// attribute is the key under which the interface keeps what /v1 has no place for.
+// attribute is the key under which the interface stores what /v1 has no field for.
 const attribute = "ragflow"
 
-// datasetRecord is what is kept of a dataset.
+// datasetRecord is what is stored for a dataset.
 type datasetRecord struct {
-	Name        string  `json:"name,omitempty"` // where ours cannot be the same
+	Name        string  `json:"name,omitempty"` // if ours cannot be the same
 	Avatar      *string `json:"avatar,omitempty"`
 	Description *string `json:"description,omitempty"`
 	Language    string  `json:"language,omitempty"`
@@ -31,24 +31,24 @@ type datasetRecord struct {
 	Embedding   string  `json:"embedding_model,omitempty"`
 	Method      string  `json:"chunk_method,omitempty"`
 	Config      object  `json:"parser_config,omitempty"`
-	Runs        object  `json:"runs,omitempty"` // what was sent of raptor and graphrag: a default begins nothing
+	Runs        object  `json:"runs,omitempty"` // what was sent of raptor and graphrag: a default starts nothing
 	Pagerank    int     `json:"pagerank,omitempty"`
 	PipelineID  any     `json:"pipeline_id,omitempty"`
 	Connectors  []any   `json:"connectors,omitempty"`
 	Metadata    object  `json:"metadata,omitempty"` // its configuration
 }
 
-// dataset is one of ours with its record.
+// dataset is one of our datasets with its record.
 type dataset struct {
 	sheaf.Dataset
 	record datasetRecord
-	sent   object // what was sent of runs, as it is stored
+	sent   object // run settings that were sent, as stored
 }
 
-// read fills the record: a dataset that was made in another way has none.
+// read fills in the record: a dataset created elsewhere has none.
 func (d *dataset) read() {
 	if raw, ok := d.Attributes[attribute]; ok {
-		_ = json.Unmarshal(raw, &d.record) // what others wrote there counts as nothing
+		_ = json.Unmarshal(raw, &d.record) // ignore what others wrote there
 	}
 	d.Attributes, d.sent = nil, d.record.Runs
 	if d.record.Method == "" {
@@ -64,7 +64,7 @@ func (d *dataset) read() {
 	d.record.Permission = cmp.Or(d.record.Permission, "me")
 }
 
-// shown is a dataset as the interface answers it.
+// shown returns a dataset in the interface's format.
 func (c *call) shown(d *dataset) object {
 	r := d.record
 	return object{
@@ -77,7 +77,7 @@ func (c *call) shown(d *dataset) object {
 
 func date(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
-// embeddingModel is the model of the index as model@provider.
+// embeddingModel returns the model of the index as model@provider.
 func (c *call) embeddingModel() string {
 	var index struct {
 		Model string `json:"model"`
@@ -90,7 +90,7 @@ func (c *call) embeddingModel() string {
 
 const defaultModel = "default@Builtin"
 
-// dataset finds one by its id; an error of /v1 that says 404 where there is none.
+// dataset finds a dataset by id; if there is none, /v1's 404 is returned.
 func (c *call) dataset(id string) (*dataset, error) {
 	hex, ok := idOf(id)
 	if !ok {
@@ -107,7 +107,7 @@ func (c *call) dataset(id string) (*dataset, error) {
 	return d, nil
 }
 
-// owned is dataset with the words of most routes about one that is not there.
+// owned is dataset with the error message of most routes for a missing one.
 func (c *call) owned(id string) (*dataset, error) {
 	d, err := c.dataset(id)
 	if missing(err) {
@@ -126,7 +126,7 @@ const (
 	maxDatasets = 100_000
 )
 
-// datasets are all of the tenant, newest first.
+// datasets returns all of the tenant's, newest first.
 func (c *call) datasets() (out []*dataset, err error) {
 	q := url.Values{"limit": {strconv.Itoa(readAtOnce)}}
 	for len(out) < maxDatasets {
@@ -150,7 +150,7 @@ func (c *call) datasets() (out []*dataset, err error) {
 	return out, nil
 }
 
-// avatar checks a picture that is sent as a data URL.
+// avatar checks a picture sent as a data URL.
 func (f *faults) avatar(v any) *string {
 	if v == nil {
 		return nil
@@ -198,7 +198,7 @@ func (f *faults) embedding(v any) string {
 	return s
 }
 
-// fields of a dataset that are sent, checked.
+// fields are the validated fields of a dataset.
 type fields struct {
 	in     object
 	record datasetRecord
@@ -207,7 +207,7 @@ type fields struct {
 
 var createFields = []string{"name", "avatar", "description", "embedding_model", "permission", "chunk_method", "parse_type", "pipeline_id", "parser_config", "auto_metadata_config", "ext"}
 
-// datasetFields checks the fields of a dataset in the order in which errors are listed.
+// datasetFields checks the fields of a dataset in the order errors are listed.
 func datasetFields(in object, updates bool) (*fields, error) {
 	f, out := &faults{}, &fields{in: in}
 	has := func(key string) (any, bool) { v, ok := in[key]; return v, ok }
@@ -279,7 +279,7 @@ func datasetFields(in object, updates bool) (*fields, error) {
 	return out, f.err(codeArgument)
 }
 
-// ourName is a name that a dataset of ours may have.
+// ourName converts a name to one that our datasets can have.
 func ourName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' {
@@ -289,7 +289,7 @@ func ourName(name string) string {
 	}, name)
 }
 
-// knownModel refuses a model that is not the one of the index.
+// knownModel rejects any model but the index's.
 func (c *call) knownModel(model string) error {
 	if ours := c.embeddingModel(); model != "" && model != ours && model != defaultModel {
 		return bad("Unsupported model: <%s>. This server embeds with <%s>; leave embedding_model out", model, ours)
@@ -297,8 +297,8 @@ func (c *call) knownModel(model string) error {
 	return nil
 }
 
-// runsNow is what is written of runs: what was never sent here is as /v1 has it, and
-// so is a budget, which RAGFlow has none of.
+// runsNow returns the run settings to write. What was never sent here is kept from
+// /v1, and so is a budget, which RAGFlow does not have.
 func (d *dataset) runsNow(runs object) object {
 	for key, ours := range map[string]sheaf.RunConfig{"raptor": d.ParseConfig.Raptor.V, "graphrag": d.ParseConfig.GraphRAG.V} {
 		to, now := runs[key].(object)
@@ -312,7 +312,7 @@ func (d *dataset) runsNow(runs object) object {
 	return runs
 }
 
-// put writes a dataset; id "" makes one. Its name is ours where that differs.
+// put writes a dataset; id "" creates one. Its record has a name if ours differs.
 func (c *call) put(id string, d *dataset) (*dataset, error) {
 	r := d.record
 	name := ourName(r.Name)
@@ -337,7 +337,7 @@ func (c *call) put(id string, d *dataset) (*dataset, error) {
 	return out, nil
 }
 
-// maxNames are tried for a dataset or document whose name is taken.
+// maxNames is how many names are tried if a dataset's or document's is taken.
 const maxNames = 1000
 
 func createDataset(c *call) (*answer, error) {
@@ -375,7 +375,7 @@ func createDataset(c *call) (*answer, error) {
 		}
 		made, err := c.put("", d)
 		if e, ok := errors.AsType[*facade.Error](err); ok && e.Status == http.StatusConflict {
-			continue // another request was first
+			continue // another request was faster
 		}
 		if err != nil {
 			return nil, err
@@ -435,7 +435,7 @@ func connectors(d *dataset) []any {
 	return d.record.Connectors
 }
 
-// apply lays what was sent over a dataset.
+// apply applies the fields that were sent to a dataset.
 func (c *call) apply(d *dataset, to *fields) error {
 	r := &d.record
 	has := func(key string) bool { _, ok := to.in[key]; return ok }
@@ -509,7 +509,7 @@ func readDataset(c *call) (*answer, error) {
 	return &answer{data: out}, nil
 }
 
-// chunkCount is how many chunks a dataset has, with those that people added.
+// chunkCount is the number of chunks in a dataset, including those users added.
 func (c *call) chunkCount(ds *dataset, docs []*document) (int, error) {
 	n := ds.Chunks
 	for _, d := range docs {
@@ -523,7 +523,7 @@ func (c *call) chunkCount(ds *dataset, docs []*document) (int, error) {
 
 var listQuery = []string{"page", "page_size", "orderby", "desc", "id", "ids", "name", "include_parsing_status", "ext"}
 
-// maxIDs in a query.
+// maxIDs bounds a query.
 const maxIDs = 100
 
 func listDatasets(c *call) (*answer, error) {
@@ -607,7 +607,7 @@ func listDatasets(c *call) (*answer, error) {
 	return &answer{data: out, more: object{"total_datasets": len(all)}}, nil
 }
 
-// parsingStatus counts the documents of a dataset by how far they are.
+// parsingStatus counts the documents of a dataset by progress.
 func (c *call) parsingStatus(id string) (object, error) {
 	docs, err := c.documents(id, nil)
 	if err != nil {

@@ -23,52 +23,52 @@ import (
 	"sheaf/internal/facade"
 )
 
-// documentRecord is what is kept of a document.
+// documentRecord is what is stored for a document.
 type documentRecord struct {
-	Method   string `json:"chunk_method,omitempty"` // where it is not the dataset's
+	Method   string `json:"chunk_method,omitempty"` // if it is not the dataset's
 	Config   object `json:"parser_config,omitempty"`
 	Meta     object `json:"meta_fields,omitempty"`
 	Disabled bool   `json:"disabled,omitempty"`
-	// Reset is the newest generation whose chunks do not count any more: the
-	// method was changed, or parsing was stopped.
+	// Reset is the newest generation whose chunks no longer count: the method was
+	// changed, or parsing was stopped.
 	Reset   int    `json:"reset,omitempty"`
 	Stopped bool   `json:"stopped,omitempty"` // by Reset
-	Tags    object `json:"tags,omitempty"`    // tag_kwd of chunks that an earlier version kept here, by id
+	Tags    object `json:"tags,omitempty"`    // tag_kwd of chunks stored here by an earlier version, by id
 	Edited  bool   `json:"edited,omitempty"`  // chunks were added or deleted here
-	// Repeats are how often content was added again that was there, while the
-	// generation RepeatsOf is live: each counts in chunk_count.
+	// Repeats is how often existing content was added again while generation
+	// RepeatsOf is live: each counts in chunk_count.
 	Repeats   int    `json:"repeats,omitempty"`
 	RepeatsOf int    `json:"repeats_of,omitempty"`
 	Folder    string `json:"folder,omitempty"`   // parent_path of the upload
-	Virtual   bool   `json:"virtual,omitempty"`  // made without a file
-	Pictures  bool   `json:"pictures,omitempty"` // chunks were given some: see picturesDataset
-	Empty     bool   `json:"empty,omitempty"`    // the file had no bytes: a line end stands for it, since /v1 takes no empty file
+	Virtual   bool   `json:"virtual,omitempty"`  // created without a file
+	Pictures  bool   `json:"pictures,omitempty"` // some chunks were given pictures: see picturesDataset
+	Empty     bool   `json:"empty,omitempty"`    // the file was empty: stored as a newline, since /v1 accepts no empty file
 }
 
-// document is one of ours with its record.
+// document is one of our documents with its record.
 type document struct {
 	sheaf.Document
 	record  documentRecord
 	dataset *dataset
-	extra   int // chunks that people made it more, or fewer: see counted
-	// pictures are the files of those that chunks were given, by the chunk: see pictured.
+	extra   int // chunks added by users, minus those deleted: see counted
+	// pictures are the files of pictures given to chunks, by chunk: see pictured.
 	pictures map[string]string
 }
 
 func (d *document) read() {
 	if raw, ok := d.Attributes[attribute]; ok {
-		_ = json.Unmarshal(raw, &d.record) // what others wrote there counts as nothing
+		_ = json.Unmarshal(raw, &d.record) // ignore what others wrote there
 	}
 	if d.Attributes = nil; d.record.Empty {
 		d.Size = 0
 	}
 }
 
-// The values of run, by the digits that stand for them.
+// runs are the values of run, indexed by their digits.
 var runs = []string{"UNSTART", "RUNNING", "CANCEL", "DONE", "FAIL"}
 
-// run says how far a document is. One that is to be parsed only later was not
-// asked for yet.
+// run returns the progress of a document. One scheduled for later counts as not
+// started.
 func (d *document) run() string {
 	switch {
 	case d.reset() && d.record.Stopped:
@@ -87,22 +87,22 @@ func (d *document) run() string {
 	return "RUNNING"
 }
 
-// reset reports whether the chunks of the document do not count any more.
+// reset reports whether the chunks of the document no longer count.
 func (d *document) reset() bool { return d.record.Reset > 0 && d.Generation <= d.record.Reset }
 
-// blank reports whether nothing of the document was parsed, and a version of it
-// holds what people added.
+// blank reports whether nothing of the document was parsed, and its version only
+// holds what users added.
 func (d *document) blank() bool {
 	return d.State == sheaf.DocSucceeded && d.Units == 0 && d.Chunks == 0 && d.LiveGeneration == d.Generation
 }
 
-// hidden reports whether what search finds of the document does not count.
+// hidden reports whether search results from the document do not count.
 func (d *document) hidden() bool { return d.record.Disabled || !d.parsed() }
 
 // parsed reports whether the document has chunks that count.
 func (d *document) parsed() bool { return d.LiveGeneration > d.record.Reset }
 
-// Extensions of files that are taken, by the type that they are shown with.
+// extensions maps accepted file extensions to the type shown.
 var extensions = map[string]string{}
 
 func init() {
@@ -122,7 +122,7 @@ func extension(name string) string {
 	return strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))
 }
 
-// method is how the document is cut.
+// method returns the document's chunk method.
 func (d *document) method() string {
 	if d.record.Method != "" {
 		return d.record.Method
@@ -143,7 +143,7 @@ func (d *document) method() string {
 	return "naive"
 }
 
-// config is the configuration of the document: its own over the dataset's.
+// config merges the document's configuration over the dataset's.
 func (d *document) config() object {
 	under := object{}
 	if d.dataset != nil {
@@ -152,7 +152,7 @@ func (d *document) config() object {
 	return laid(under, d.record.Config)
 }
 
-// kind is the type that the document is shown with.
+// kind returns the type shown for the document.
 func (d *document) kind() string {
 	if d.record.Virtual {
 		return "virtual"
@@ -174,7 +174,7 @@ func (c *call) shownDocument(d *document) object {
 	switch run := d.run(); run {
 	case "DONE":
 		progress, message = 1, fmt.Sprintf("%d chunks.\nTask done (%.2fs)", chunks, duration)
-		if begin == nil { // nothing was left to be done
+		if begin == nil { // nothing was left to do
 			begin, duration = date(cmp.Or(d.FinishedAt, d.UpdatedAt)), 0.001
 		}
 		chunks += d.extra
@@ -208,10 +208,10 @@ func (c *call) shownDocument(d *document) object {
 	}
 }
 
-// maxDocuments are read of a dataset for one answer.
+// maxDocuments bounds the documents of a dataset read per response.
 const maxDocuments = 1_000_000
 
-// documents are those of a dataset that a filter of /v1 selects, newest first.
+// documents returns those of a dataset that match a /v1 filter, newest first.
 func (c *call) documents(datasetID string, filter url.Values) (out []*document, err error) {
 	q := url.Values{"limit": {strconv.Itoa(readAtOnce)}}
 	for key, v := range filter {
@@ -235,10 +235,10 @@ func (c *call) documents(datasetID string, filter url.Values) (out []*document, 
 	return out, nil
 }
 
-// idsAtOnce bounds the ids of one request to /v1, which stand in its address.
+// idsAtOnce bounds the ids per request to /v1, since they are in its URL.
 const idsAtOnce = 500
 
-// byID reads documents of a dataset by their ids; those that there are not are missing.
+// byID reads documents of a dataset by id; those that do not exist are omitted.
 func (c *call) byID(ds *dataset, ids []string) (map[string]*document, error) {
 	out := make(map[string]*document, len(ids))
 	for some := range slices.Chunk(ids, idsAtOnce) {
@@ -268,7 +268,7 @@ func (c *call) document(ds *dataset, id string) (*document, error) {
 	return d, nil
 }
 
-// keep writes the record of a document, and its name where that is not "".
+// keep writes the record of a document, and its name unless that is "".
 func (c *call) keep(d *document, name string) error {
 	in := object{"attributes": object{attribute: d.record}}
 	if name != "" {
@@ -277,8 +277,8 @@ func (c *call) keep(d *document, name string) error {
 	return c.Call(c.ctx, http.MethodPatch, facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID), in, nil)
 }
 
-// recordLocks keep two requests to this process from changing the record of a
-// document at once: each writes the whole of it.
+// recordLocks keep concurrent requests to this process from changing a document's
+// record, since each writes it as a whole.
 var recordLocks [64]sync.Mutex
 
 // lock keeps others in this process from changing a document until unlock.
@@ -292,8 +292,8 @@ func (d *document) lock() (unlock func()) {
 	return l.Unlock
 }
 
-// change lays something over the record of a document as it is by now. The
-// document is locked.
+// change applies lay to the current record of a document. The caller holds the
+// document's lock.
 func (c *call) change(d *document, lay func(*documentRecord) (changed bool)) error {
 	now := &document{dataset: d.dataset}
 	if err := c.Call(c.ctx, http.MethodGet, facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID), nil, &now.Document); err != nil {
@@ -307,7 +307,7 @@ func (c *call) change(d *document, lay func(*documentRecord) (changed bool)) err
 	return c.keep(d, "")
 }
 
-// maxNameBytes of a file.
+// maxNameBytes bounds a file name.
 const maxNameBytes = 255
 
 func upload(c *call) (*answer, error) {
@@ -390,7 +390,7 @@ func upload(c *call) (*answer, error) {
 	return &answer{data: docs}, nil
 }
 
-// configOf reads the field parser_config of an upload.
+// configOf reads an upload's parser_config field.
 func configOf(r io.Reader) (object, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
 	if err != nil || len(b) > maxConfig {
@@ -408,7 +408,7 @@ func configOf(r io.Reader) (object, error) {
 	return config, f.err(codeArgument)
 }
 
-// uploading is what holds for the files of one upload.
+// uploading applies to all files of one upload.
 type uploading struct {
 	config  object
 	folder  string
@@ -416,13 +416,13 @@ type uploading struct {
 	names   *names
 }
 
-// errBrokenOff is that an upload has not come to its end.
+// errBrokenOff means that an upload was incomplete.
 var errBrokenOff = refuse(codeArgument, "The upload broke off or is no valid multipart; send the files again that the document list lacks")
 
-// maxFolder bytes has the path of an upload.
+// maxFolder bounds the path of an upload, in bytes.
 const maxFolder = 1024
 
-// folderOf reads the field parent_path of an upload, which location shows.
+// folderOf reads an upload's parent_path field, which is shown as location.
 func folderOf(r io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFolder+1))
 	switch text := strings.Trim(string(b), "/ "); {
@@ -435,8 +435,8 @@ func folderOf(r io.Reader) (string, error) {
 	}
 }
 
-// names are those that documents of a dataset have, by the name that was asked
-// for, so that many files of one request that are called the same are one look.
+// names caches the document names in a dataset, by requested name, so that many
+// files with the same name in one request take one lookup.
 type names struct {
 	by   map[string]*taken
 	made map[string]bool // by this request
@@ -444,12 +444,12 @@ type names struct {
 
 type taken struct {
 	names map[string]bool
-	next  int // to be tried
+	next  int // to try
 }
 
 func newNames() *names { return &names{map[string]*taken{}, map[string]bool{}} }
 
-// free is a name that no document of the dataset has: stem(1).ext after stem.ext.
+// free returns a name not taken in the dataset: stem(1).ext after stem.ext.
 func (n *names) free(c *call, ds *dataset, name string) (string, error) {
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
@@ -477,11 +477,11 @@ func (n *names) free(c *call, ds *dataset, name string) (string, error) {
 	return free, nil
 }
 
-// store uploads one file, which is not parsed yet: it counts toward no queue. A
-// refusal but errBrokenOff is about this file.
+// store uploads one file without parsing it: it does not count toward any queue.
+// Any refusal but errBrokenOff is about this file.
 func (c *call) store(ds *dataset, name, media string, body io.Reader, with *uploading) (*document, error) {
 	unsupported := func() error {
-		_, _ = io.Copy(io.Discard, io.LimitReader(body, 1<<40)) // go on to the next part
+		_, _ = io.Copy(io.Discard, io.LimitReader(body, 1<<40)) // skip to the next part
 		return refuse(codeServer, "%s: This type of file has not been supported yet!", name)
 	}
 	if extensions[extension(name)] == "" {
@@ -491,8 +491,8 @@ func (c *call) store(ds *dataset, name, media string, body io.Reader, with *uplo
 	if err != nil {
 		return nil, err
 	}
-	// The type of a file that its bytes do not tell is refused by /v1 where the
-	// method of the dataset does not take it: that is said when it is parsed.
+	// If its content does not reveal a file's type, /v1 rejects it unless the
+	// dataset's method accepts it; here that is reported when the file is parsed.
 	q := url.Values{"name": {name}, "hold": {"true"}, "parser_config": {`{"chunk_method":"naive"}`}}
 	header := http.Header{}
 	if kind, _, err := mime.ParseMediaType(media); err == nil && kind != "application/octet-stream" && strings.HasPrefix(kind, "text/") {
@@ -528,7 +528,7 @@ func (c *call) store(ds *dataset, name, media string, body io.Reader, with *uplo
 	return c.stored(ds, resp.Body, record)
 }
 
-// stored reads the answer to an upload of one file, and keeps its record.
+// stored reads the response to a single-file upload, and stores its record.
 func (c *call) stored(ds *dataset, answer io.Reader, record documentRecord) (*document, error) {
 	var made struct {
 		Documents []sheaf.Document `json:"documents"`
@@ -580,7 +580,7 @@ func (c *call) uploadURL(ds *dataset) (*answer, error) {
 	}
 	resp, err := c.Do(c.ctx, http.MethodPost, facade.Path("v1", "datasets", ds.ID, "documents")+"?hold=true", bytes.NewReader(b), http.Header{"Content-Type": {"application/json"}})
 	switch e, _ := errors.AsType[*facade.Error](err); {
-	case e != nil && (e.Code == "source_unavailable" || e.Code == "url_not_allowed"): // what the caller asked for is at fault, not this server
+	case e != nil && (e.Code == "source_unavailable" || e.Code == "url_not_allowed"): // the requested URL is at fault, not this server
 		return nil, bad("%s", e.Detail)
 	case e != nil && (e.Status == http.StatusUnsupportedMediaType || e.Code == "unsupported_type" || e.Code == "unsupported_format"):
 		return nil, refuse(codeServer, "%s: This type of file has not been supported yet!", name)
@@ -595,7 +595,7 @@ func (c *call) uploadURL(ds *dataset) (*answer, error) {
 	return &answer{data: c.shownDocument(d)}, nil
 }
 
-// uploadEmpty makes a document without a file: an empty text.
+// uploadEmpty creates a document without a file: an empty text.
 func (c *call) uploadEmpty(ds *dataset) (*answer, error) {
 	in, err := c.lenient()
 	if err != nil {
@@ -619,7 +619,7 @@ func (c *call) uploadEmpty(ds *dataset) (*answer, error) {
 	return &answer{data: c.shownDocument(d)}, nil
 }
 
-// listFilter reads what a list of documents is narrowed to.
+// listFilter reads the filters of a document list.
 func listFilter(q url.Values) (holds func(*document) bool, err error) {
 	var wanted []string
 	for _, r := range q["run"] {
@@ -758,7 +758,7 @@ func listDocuments(c *call) (*answer, error) {
 	return &answer{data: object{"docs": out, "total": len(docs)}, more: object{"message": "success"}}, nil
 }
 
-// listed are the values of a repeated parameter, which may hold commas.
+// listed returns the values of a repeated parameter, which may be comma-separated.
 func listed(values []string) (out []string) {
 	for _, v := range values {
 		for _, one := range strings.Split(v, ",") {
@@ -770,7 +770,7 @@ func listed(values []string) (out []string) {
 	return out
 }
 
-// named are the documents of exactly that name.
+// named returns the documents with exactly that name.
 func (c *call) named(ds *dataset, name string) ([]*document, error) {
 	r := []rune(name)
 	docs, err := c.documents(ds.ID, url.Values{"q": {string(r[:min(len(r), 255)])}})
@@ -808,7 +808,7 @@ func downloadAny(c *call) (*answer, error) {
 	return c.content(d)
 }
 
-// content is the file of a document. It is held in memory on its way.
+// content returns the file of a document, buffered in memory.
 func (c *call) content(d *document) (*answer, error) {
 	if d.Size == 0 {
 		return nil, bad("This file is empty.")
@@ -877,8 +877,8 @@ func deleteDocuments(c *call) (*answer, error) {
 	return &answer{data: object{"deleted": len(ids)}}, nil
 }
 
-// selection reads document_ids of a request to parse or stop: those that exist,
-// in the order of the request, those that do not, and those that are repeated.
+// selection reads the document_ids to parse or stop: those that exist, in request
+// order, those that do not, and duplicates.
 func (c *call) selection() (ds *dataset, docs []*document, unknown, repeated []string, err error) {
 	if ds, err = c.owned(c.path[0]); err != nil {
 		return
@@ -987,7 +987,7 @@ func parseBySDK(c *call) (*answer, error) {
 	return withoutData(out, repeated), err
 }
 
-// withoutData is the answer of the routes of the SDK.
+// withoutData is the response of the SDK's routes.
 func withoutData(out *answer, repeated []string) *answer {
 	if out != nil && len(repeated) == 0 {
 		return &answer{noData: true}
@@ -995,7 +995,7 @@ func withoutData(out *answer, repeated []string) *answer {
 	return out
 }
 
-// notRunning is said of a document that cannot be stopped.
+// notRunning is the message for a document that cannot be stopped.
 const notRunning = "Can't stop parsing document that has not started or already completed"
 
 func stop(c *call) (*answer, error)      { return c.stopped(false) }
@@ -1034,7 +1034,7 @@ func (c *call) stopped(sdk bool) (*answer, error) {
 	return &answer{data: out}, nil
 }
 
-// cancel stops documents; chunks of an earlier parse do not count any more.
+// cancel stops documents; chunks of an earlier parse no longer count.
 func (c *call) cancel(ds *dataset, docs []*document) error {
 	if len(docs) == 0 {
 		return nil
@@ -1057,7 +1057,7 @@ func (c *call) cancel(ds *dataset, docs []*document) error {
 	return nil
 }
 
-// ingest is parse and stop by ids of documents of any dataset.
+// ingest parses or stops documents of any dataset by id.
 func ingest(c *call) (*answer, error) {
 	in, err := c.lenient()
 	if err != nil {
@@ -1087,7 +1087,7 @@ func ingest(c *call) (*answer, error) {
 			}
 		}
 		if run == "1" {
-			if drop { // what was parsed does not count any more
+			if drop { // what was parsed no longer counts
 				err = c.forget(docs)
 			}
 			if err == nil {
@@ -1103,8 +1103,7 @@ func ingest(c *call) (*answer, error) {
 	return &answer{data: true}, nil
 }
 
-// anywhere finds documents by their ids, whatever dataset they are of, in groups
-// of one dataset.
+// anywhere finds documents of any dataset by id, grouped by dataset.
 func (c *call) anywhere(list []any) (groups [][]*document, err error) {
 	var left []string
 	for _, v := range list {
@@ -1131,7 +1130,7 @@ func (c *call) anywhere(list []any) (groups [][]*document, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if found[left[0]] == nil { // deleted meanwhile
+		if found[left[0]] == nil { // deleted in the meantime
 			return nil, bad("Document not found!")
 		}
 		var group []*document
@@ -1146,7 +1145,7 @@ func (c *call) anywhere(list []any) (groups [][]*document, err error) {
 	return groups, nil
 }
 
-// forget has what was parsed of documents not count any more.
+// forget makes what was parsed of documents no longer count.
 func (c *call) forget(docs []*document) error {
 	for _, d := range docs {
 		if d.LiveGeneration == 0 || d.reset() {
@@ -1210,7 +1209,7 @@ func changeStatus(c *call) (*answer, error) {
 	return &answer{data: out}, nil
 }
 
-// sameNumber refuses a count that is not the one that is stored.
+// sameNumber rejects a count other than the stored one.
 func sameNumber(in object, key string, stored float64) error {
 	v, ok := in[key]
 	if !ok || v == nil {
@@ -1270,8 +1269,8 @@ func updateDocument(c *call) (*answer, error) {
 	return &answer{data: c.shownDocument(d)}, nil
 }
 
-// documentFields lays what was sent over the record of a document. rename is
-// its new name, "" for the same; resets that it is to be parsed anew.
+// documentFields applies the fields that were sent to a document's record. rename
+// is its new name, "" for the same; resets is whether it is to be parsed again.
 func (c *call) documentFields(d *document, in object) (rename string, resets bool, err error) {
 	f := &faults{}
 	if v, ok := in["name"]; ok {

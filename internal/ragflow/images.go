@@ -11,14 +11,14 @@ import (
 	"sheaf/internal/facade"
 )
 
-// imageDPI is the resolution that the place of a chunk is drawn with: one that
-// small print can be read at.
+// imageDPI is the resolution at which a chunk's area is rendered: small print is
+// readable.
 const imageDPI = 144
 
-// drawn are the media types whose pages /v1 draws.
+// drawn are the media types whose pages /v1 renders.
 var drawn = map[string]bool{"application/pdf": true, "image/png": true, "image/jpeg": true, "image/tiff": true, "image/webp": true}
 
-// imageID names the picture of a chunk, "" where it has none.
+// imageID names the picture of a chunk, or "" if it has none.
 func (d *document) imageID(k *sheaf.Chunk) string {
 	if d.imagePath(k) == "" {
 		return ""
@@ -26,9 +26,9 @@ func (d *document) imageID(k *sheaf.Chunk) string {
 	return d.ID + "-" + k.ID
 }
 
-// imagePath is where /v1 has the picture of a chunk, "" for none: one that it was
-// given, where that was read, a picture inside the file that the chunk is about, or
-// what the chunk stands on.
+// imagePath is the /v1 path of a chunk's picture, or "": one it was given, if
+// pictured was called; a picture inside the file that the chunk is about; or the
+// area of the page that the chunk is on.
 func (d *document) imagePath(k *sheaf.Chunk) string {
 	if file := d.pictures[k.ID]; file != "" {
 		return facade.Path("v1", "datasets", picturesDataset, "documents", file, "content")
@@ -48,7 +48,7 @@ func (d *document) imagePath(k *sheaf.Chunk) string {
 			on.X0, on.Y0, on.X1, on.Y1 = min(on.X0, b.X0), min(on.Y0, b.Y0), max(on.X1, b.X1), max(on.Y1, b.Y1)
 		}
 	}
-	if k.Kind == sheaf.ChunkImage { // the figure, and not its caption alone
+	if k.Kind == sheaf.ChunkImage { // the figure, not only its caption
 		line, _, _ := strings.Cut(k.Metadata[sheaf.MetadataFigures], "\n")
 		var f sheaf.Box
 		if n, err := fmt.Sscanf(line, "%d:%g,%g,%g,%g", &f.Page, &f.X0, &f.Y0, &f.X1, &f.Y1); err == nil && n == 5 {
@@ -57,7 +57,7 @@ func (d *document) imagePath(k *sheaf.Chunk) string {
 	}
 	q := url.Values{"dpi": {strconv.Itoa(imageDPI)}}
 	switch x0, y0 := max(on.X0, 0), max(on.Y0, 0); {
-	case on.Page == 0: // of the page alone
+	case on.Page == 0: // the entire page
 		on.Page = k.Pages[0]
 	case on.X1 > x0 && on.Y1 > y0:
 		q.Set("box", fmt.Sprintf("%g,%g,%g,%g", x0, y0, on.X1, on.Y1))
@@ -65,7 +65,7 @@ func (d *document) imagePath(k *sheaf.Chunk) string {
 	return facade.Path("v1", "datasets", d.DatasetID, "documents", d.ID, "pages", strconv.Itoa(on.Page), "image") + "?" + q.Encode()
 }
 
-// image answers the picture of a chunk, by the id that the chunk is shown with.
+// image serves the picture of a chunk, by the id shown with the chunk.
 func image(c *call) (*answer, error) {
 	none := bad("Image not found.")
 	id, of, _ := strings.Cut(c.path[0], "-")
@@ -101,6 +101,6 @@ func image(c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp.Header.Del("Content-Disposition") // it is looked at
+	resp.Header.Del("Content-Disposition") // display it inline
 	return &answer{file: resp}, nil
 }

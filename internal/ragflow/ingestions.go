@@ -12,14 +12,14 @@ import (
 	"sheaf/internal/facade"
 )
 
-// A log of ingestion is one parsing of a document: a generation of ours. Its id
-// is that of the document, a hyphen, and the number of the generation.
+// An ingestion log is one parse of a document: one of our generations. Its id is
+// the document's id, a hyphen, and the generation number.
 
 func logID(document string, generation int) string {
 	return document + "-" + strconv.Itoa(generation)
 }
 
-// shownLog is the newest parsing of a document.
+// shownLog renders the newest parse of a document.
 func (c *call) shownLog(d *document) object {
 	shown := c.shownDocument(d)
 	begun := d.begun()
@@ -31,7 +31,7 @@ func (c *call) shownLog(d *document) object {
 	}
 }
 
-// begun is when the newest parsing of the document began, or was asked for.
+// begun is when the newest parse of the document started or was requested.
 func (d *document) begun() time.Time {
 	for _, at := range []time.Time{d.StartedAt, d.UpdatedAt} {
 		if !at.IsZero() {
@@ -41,13 +41,13 @@ func (d *document) begun() time.Time {
 	return d.CreatedAt
 }
 
-// ingested reports whether somebody asked for the document to be parsed.
+// ingested reports whether a parse of the document was requested.
 func (d *document) ingested() bool {
 	return d.Generation > 0 && !d.blank() && (d.State != sheaf.DocQueued || !d.NotBefore.After(time.Now()))
 }
 
-// day reads a bound of a window of dates; the end of a window that is a day alone
-// is the end of that day.
+// day reads one end of a date range; if the range ends with a date only, it
+// includes that entire day.
 func (f *faults) day(field, s string, end bool) (at time.Time) {
 	if s == "" {
 		return at
@@ -117,7 +117,7 @@ func listIngestions(c *call) (*answer, error) {
 	return &answer{data: object{"total": len(logs), "logs": shown}}, nil
 }
 
-// readIngestion reads the log of any parsing, also of one that a newer replaced.
+// readIngestion reads the log of any parse, including superseded ones.
 func readIngestion(c *call) (*answer, error) {
 	ds, err := c.dataset(c.path[0])
 	if missing(err) {

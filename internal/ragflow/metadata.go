@@ -17,7 +17,7 @@ type metadataChange struct {
 	valued       bool
 }
 
-// changeMetadata updates and deletes metadata of the documents that are selected.
+// changeMetadata updates and deletes metadata of the selected documents.
 func changeMetadata(c *call) (*answer, error) {
 	ds, err := c.owned(c.path[0])
 	if err != nil {
@@ -85,7 +85,7 @@ func changesOf(list []any, update bool) (out []metadataChange, err error) {
 	return out, nil
 }
 
-// selectedBy are the documents of ids that a condition holds for.
+// selectedBy returns the documents among the ids that match the conditions.
 func (c *call) selectedBy(ds *dataset, list []any, conditions object) ([]*document, error) {
 	var docs []*document
 	if len(list) > 0 {
@@ -128,8 +128,8 @@ func (c *call) selectedBy(ds *dataset, list []any, conditions object) ([]*docume
 	return slices.DeleteFunc(docs, func(d *document) bool { return !condition.holds(d) }), nil
 }
 
-// change lays updates and deletes over the metadata of a document, and reports
-// whether that changed anything.
+// change applies updates and deletes to the metadata of a document, and reports
+// whether anything changed.
 func (d *document) change(sets, drops []metadataChange) bool {
 	was := d.record.Meta
 	meta := maps.Clone(was)
@@ -177,7 +177,7 @@ func (d *document) change(sets, drops []metadataChange) bool {
 	return string(before) != string(after) && !(len(was) == 0 && len(meta) == 0)
 }
 
-// count of one value.
+// count is the number of occurrences of one value.
 type count struct {
 	value string
 	n     int
@@ -227,7 +227,7 @@ func metadataSummary(c *call) (*answer, error) {
 	return &answer{data: object{"summary": summary}}, nil
 }
 
-// kindOf is the type of a value of metadata.
+// kindOf is the type of a metadata value.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case []any:
@@ -273,7 +273,7 @@ func flattenedMetadata(c *call) (*answer, error) {
 	return &answer{data: out}, nil
 }
 
-// metadataConfig is a configuration of metadata with null for what is absent.
+// metadataConfig returns a metadata configuration with null for absent fields.
 func metadataConfig(m object) object {
 	fields := []any{}
 	list, _ := m["metadata"].([]any)

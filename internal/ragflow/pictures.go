@@ -14,10 +14,10 @@ import (
 	"sheaf/internal/facade"
 )
 
-// picturesDataset holds the pictures that were given to chunks, each as a file
-// that nobody parses: it counts toward the quotas, and is no dataset of the
-// interface. A picture is called by its document and the edit of its chunk, so
-// that it stays when the document is parsed again.
+// picturesDataset holds the pictures given to chunks, each as an unparsed file: it
+// counts toward the quotas, but is not shown as a dataset. A picture is named after
+// its document and the edit of its chunk, so that it survives a reparse of the
+// document.
 const picturesDataset = "ragflow-pictures"
 
 // Bounds of the pictures of chunks.
@@ -26,10 +26,10 @@ const (
 	maxPictureText = maxPicture/3*4 + 1024
 )
 
-// pictureTypes are the kinds of pictures that a chunk may be given.
+// pictureTypes are the picture types a chunk can be given.
 var pictureTypes = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 
-// pictureOf reads the picture that a chunk is given, nil for none.
+// pictureOf reads the picture to give to a chunk, nil if none.
 func pictureOf(in object) ([]byte, error) {
 	v := in["image_base64"]
 	text, ok := v.(string)
@@ -57,7 +57,7 @@ func pictureOf(in object) ([]byte, error) {
 	return picture, nil
 }
 
-// keepPicture gives an edited chunk a picture, in place of one that it has.
+// keepPicture stores the picture of an edited chunk, replacing any previous one.
 func (c *call) keepPicture(d *document, editID string, picture []byte) error {
 	if err := c.EnsureDataset(c.ctx, picturesDataset); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (c *call) keepPicture(d *document, editID string, picture []byte) error {
 	return c.dropPictures(ids)
 }
 
-// pictureFiles are the pictures whose names hold a text, newest first; "" is all.
+// pictureFiles lists pictures with name in their names, newest first; "" is all.
 func (c *call) pictureFiles(name string) ([]*document, error) {
 	q := url.Values{"fields": {"id,name"}}
 	if name != "" {
@@ -93,7 +93,7 @@ func (c *call) pictureFiles(name string) ([]*document, error) {
 	return files, err
 }
 
-// dropPictures deletes pictures by their ids.
+// dropPictures deletes pictures by id.
 func (c *call) dropPictures(ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -105,11 +105,11 @@ func (c *call) dropPictures(ids []string) error {
 	return err
 }
 
-// ownersAtOnce are looked up by one request.
+// ownersAtOnce bounds the owners looked up per request.
 const ownersAtOnce = 500
 
-// forgetPictures deletes the pictures whose documents are gone, also those that
-// were deleted through /v1, which knows nothing of pictures.
+// forgetPictures deletes the pictures of deleted documents, including those deleted
+// through /v1, which knows nothing of pictures.
 func (c *call) forgetPictures() error {
 	files, err := c.pictureFiles("")
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *call) pictured(d *document) error {
 	byEdit := map[string]string{}
 	for _, f := range files {
 		id, _, _ := strings.Cut(strings.TrimPrefix(f.Name, d.ID+"-"), ".")
-		if byEdit[id] == "" { // the newest counts
+		if byEdit[id] == "" { // the newest wins
 			byEdit[id] = f.ID
 		}
 	}
@@ -168,7 +168,7 @@ func (c *call) pictured(d *document) error {
 	return err
 }
 
-// editID is the id of the edit of a chunk, which a picture is kept by.
+// editID returns the id of a chunk's edit, which identifies its picture.
 func (c *call) editID(d *document, chunkID string) (string, error) {
 	var out struct {
 		Edit *struct {
@@ -184,7 +184,7 @@ func (c *call) editID(d *document, chunkID string) (string, error) {
 	return out.Edit.ID, nil
 }
 
-// givePicture keeps the picture of a chunk that was edited, nil for none.
+// givePicture stores the picture of an edited chunk, nil if none.
 func (c *call) givePicture(d *document, chunkID string, picture []byte) error {
 	if picture == nil {
 		return nil

@@ -1,7 +1,6 @@
-// Package ragflow is the HTTP interface of RAGFlow for datasets, documents,
-// chunks and retrieval: /api/v1 stands before /v1. What RAGFlow shows of a
-// dataset or a document and /v1 has no place for is kept in their attributes,
-// under the key ragflow.
+// Package ragflow implements RAGFlow's HTTP API for datasets, documents, chunks and
+// retrieval: /api/v1 in front of /v1. RAGFlow properties of a dataset or document
+// that /v1 has no field for are stored in its attributes, under the key ragflow.
 package ragflow
 
 import (
@@ -29,15 +28,15 @@ const (
 	codeServer     = 500
 )
 
-// maxBodyBytes of a request that is no upload: ten thousand ids and more.
+// maxBodyBytes bounds a request that is not an upload: ten thousand ids and more.
 const maxBodyBytes = 8 << 20
 
-// refusal is an answer that is no success.
+// refusal is an error response.
 type refusal struct {
 	code    int
 	message string
-	data    any // nil leaves it out
-	status  int // of HTTP; 0 is 200
+	data    any // nil omits it
+	status  int // HTTP status; 0 is 200
 }
 
 func (r *refusal) Error() string { return r.message }
@@ -55,7 +54,7 @@ func missing(err error) bool {
 	return ok && e.Status == http.StatusNotFound
 }
 
-// refusalOf says in the words of the interface what went wrong.
+// refusalOf converts an error to one of the interface.
 func refusalOf(err error) *refusal {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
@@ -65,36 +64,36 @@ func refusalOf(err error) *refusal {
 		return &refusal{code: codeAuth, message: "<Unauthorized '401: Unauthorized'>", status: http.StatusUnauthorized}
 	case e.Status == http.StatusForbidden:
 		return &refusal{code: codePermission, message: e.Detail}
-	case e.Status == http.StatusTooManyRequests && strings.Contains(e.Detail, "edits"): // of one document, which no waiting cures
+	case e.Status == http.StatusTooManyRequests && strings.Contains(e.Detail, "edits"): // per document, which waiting does not fix
 		return &refusal{code: codeData, message: e.Detail}
 	case e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError:
-		return &refusal{code: codeServer, message: e.Detail, status: e.Status} // clients that try again go by the status
+		return &refusal{code: codeServer, message: e.Detail, status: e.Status} // clients that retry go by the status
 	default:
 		return &refusal{code: codeData, message: e.Detail}
 	}
 }
 
-// answer is a success.
+// answer is a success response.
 type answer struct {
 	data   any
-	noData bool           // data is left out
-	more   map[string]any // beside code and data
-	file   *http.Response // is sent instead of an envelope
+	noData bool           // omit data
+	more   map[string]any // in addition to code and data
+	file   *http.Response // sent instead of an envelope
 }
 
-// call is one request of somebody whose key is known.
+// call is one request of an authenticated caller.
 type call struct {
 	*facade.Client
 	v1     http.RoundTripper
 	ctx    context.Context
 	r      *http.Request
 	tenant string
-	path   []string // segments that the route leaves open
+	path   []string // segments matched by "*" in the route
 }
 
 type handler func(*call) (*answer, error)
 
-// route is a path whose segments "*" are anything.
+// route is a path whose segments "*" match anything.
 type route struct {
 	path    string
 	methods map[string]handler
@@ -102,7 +101,7 @@ type route struct {
 
 var routes = []route{
 	{"datasets", map[string]handler{http.MethodPost: createDataset, http.MethodGet: listDatasets, http.MethodDelete: deleteDatasets}},
-	{"datasets/documents/parse", nil}, // what is left of a path whose dataset is empty
+	{"datasets/documents/parse", nil}, // what remains of a path whose dataset is empty
 	{"datasets/documents/stop", nil},
 	{"datasets/search", map[string]handler{http.MethodPost: searchDatasets}},
 	{"datasets/tags/aggregation", map[string]handler{http.MethodGet: aggregatedTags}},
@@ -135,10 +134,10 @@ var routes = []route{
 	{"system/status", map[string]handler{http.MethodGet: systemStatus}},
 }
 
-// Prefix is the path that all routes begin with.
+// Prefix is the path prefix of all routes.
 const Prefix = "/api/v1/"
 
-// Routes are those of the interface.
+// Routes returns the routes of the interface.
 func Routes(v1 http.RoundTripper) map[string]http.Handler {
 	return map[string]http.Handler{Prefix: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(v1, w, r) })}
 }
@@ -194,7 +193,7 @@ func send(w http.ResponseWriter, status int, body any) {
 	_ = enc.Encode(body) // the client may be gone
 }
 
-// dispatch checks the key, before anything else, and calls the route.
+// dispatch checks the key first, then calls the route.
 func dispatch(v1 http.RoundTripper, r *http.Request) (*answer, error) {
 	c := &call{Client: facade.Inside(v1, r.Header), v1: v1, ctx: r.Context(), r: r}
 	var info struct {
@@ -235,7 +234,7 @@ func match(pattern, segments []string) (open []string, ok bool) {
 	return open, true
 }
 
-// body reads what was sent, "" where nothing was.
+// body reads the request body, "" if there is none.
 func (c *call) body() ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(nil, c.r.Body, maxBodyBytes))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -258,10 +257,10 @@ func decode(b []byte) (v any, err error) {
 	return v, err
 }
 
-// malformed is what a body is called that is no JSON.
+// malformed is the message for a body that is not JSON.
 const malformed = "Malformed JSON syntax: Missing commas/brackets or invalid encoding"
 
-// strict reads the object of a body by the strict rules.
+// strict reads the object in a body by the strict rules.
 func (c *call) strict() (map[string]any, error) {
 	media := c.r.Header.Get("Content-Type")
 	if kind, _, _ := strings.Cut(media, ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
@@ -287,7 +286,7 @@ func (c *call) strict() (map[string]any, error) {
 	return nil, refuse(codeArgument, "Invalid request payload: expected object, got %s", pyType(v))
 }
 
-// lenient reads the object of a body by the lenient rules: nothing is {}.
+// lenient reads the object in a body by the lenient rules: an empty body is {}.
 func (c *call) lenient() (map[string]any, error) {
 	b, err := c.body()
 	if err != nil || len(b) == 0 {
@@ -306,7 +305,7 @@ func (c *call) lenient() (map[string]any, error) {
 	return nil, refuse(codeException, "AttributeError(\"'%s' object has no attribute 'get'\")", pyType(v))
 }
 
-// page is the part of a list that is asked for, by the lenient rules.
+// page is the requested part of a list, by the lenient rules.
 func (c *call) page() (from, to int) {
 	q := c.r.URL.Query()
 	return span(positive(q.Get("page"), 1), positive(q.Get("page_size"), defaultPage))
@@ -324,7 +323,7 @@ func span(page, size int) (from, to int) {
 	return from, from + size
 }
 
-// cut is the part of a list between two positions.
+// cut returns the part of a list between two positions.
 func cut[T any](all []T, from, to int) []T {
 	from = min(from, len(all))
 	if part := all[from:min(to, len(all))]; part != nil {
@@ -333,7 +332,7 @@ func cut[T any](all []T, from, to int) []T {
 	return []T{}
 }
 
-// unique are the values without repeats, and those that were repeated.
+// unique returns the values without duplicates, and the duplicates.
 func unique(ids []string) (once, repeated []string) {
 	times := make(map[string]int, len(ids))
 	for _, id := range ids {

@@ -14,10 +14,10 @@ import (
 	"sheaf/internal/facade"
 )
 
-// maxHits are found of one question: what a search of /v1 answers at most.
+// maxHits bounds the hits per question: the maximum of a /v1 search.
 const maxHits = 1000
 
-// hit is a chunk that a search found.
+// hit is a search hit.
 type hit struct {
 	Highlight string `json:"highlight"`
 	Scores    struct {
@@ -34,19 +34,19 @@ type hit struct {
 	of               *document
 }
 
-// question is what is asked, of which datasets and documents.
+// question is a question with its datasets and documents.
 type question struct {
 	text      string
 	datasets  []*dataset
 	documents []string // nil for all
 	threshold float64
 	weight    float64 // of the vector
-	top       int     // chunks that are near by their vectors count as such
+	top       int     // how many nearest chunks by vector get a vector score
 	highlight bool
 }
 
-// ask finds the chunks that have words of the question. The vector side gives
-// them their likeness, and does not add any.
+// ask finds the chunks that contain words of the question. The vector side adds to
+// their similarity, but no further chunks.
 func (c *call) ask(q question) ([]*hit, error) {
 	if strings.TrimSpace(q.text) == "" {
 		return nil, nil
@@ -78,7 +78,7 @@ func (c *call) ask(q question) ([]*hit, error) {
 			if e := facade.AsError(err); e.Status < http.StatusInternalServerError && e.Code != "no_embedder" || c.ctx.Err() != nil {
 				return nil, err
 			}
-			q.weight = 0 // the words count alone where there are no vectors
+			q.weight = 0 // without vectors, only the words count
 		}
 		vectors := map[string]float64{}
 		for _, h := range near {
@@ -103,16 +103,16 @@ func (c *call) ask(q question) ([]*hit, error) {
 	return hits, nil
 }
 
-// has tells whether the chunk itself has a word of the question. A search of
-// /v1 also finds the chunks of a document by its name and by headings far above
-// them, which no client sees in the hit.
+// has reports whether the chunk itself contains a word of the question. A /v1
+// search also finds chunks by their document's name and by headings far above them,
+// which no client sees in the hit.
 func (h *hit) has(terms fullText) bool {
 	return len(terms) == 0 || strings.Contains(h.Highlight, "<mark>") ||
 		terms.within(h.Chunk.Text) || terms.touch(h.Chunk.Context) || terms.touch(strings.Join(h.Chunk.Keywords, " ")) || terms.touch(strings.Join(h.Chunk.Questions, " "))
 }
 
-// within tells whether a text spells one of the words as a part of a longer one
-// or across signs: 2018 in FY2018, cocacola in Coca-Cola.
+// within reports whether a text contains one of the words inside a longer one or
+// across signs: 2018 in FY2018, cocacola in Coca-Cola.
 func (f fullText) within(text string) bool {
 	var bare strings.Builder
 	eachWord(text, func(word string) { bare.WriteString(word) })
@@ -121,8 +121,8 @@ func (f fullText) within(text string) bool {
 	})
 }
 
-// touch tells whether a text has one of the words, or one that begins like it,
-// which may be another form.
+// touch reports whether a text contains one of the words, or one with the same
+// beginning, which may be another form.
 func (f fullText) touch(text string) (found bool) {
 	eachWord(text, func(word string) {
 		found = found || slices.ContainsFunc(f, func(asked string) bool { return stem(asked) == stem(word) })
@@ -130,7 +130,7 @@ func (f fullText) touch(text string) (found bool) {
 	return found
 }
 
-// stem is the first four letters of a word.
+// stem returns the first four letters of a word.
 func stem(word string) string {
 	letters := 0
 	for i := range word {
@@ -141,8 +141,8 @@ func stem(word string) string {
 	return word
 }
 
-// share is how many of the words a text has that was found by them, 0–1: at
-// least one, in another form perhaps.
+// share is the fraction, 0–1, of the words in a text that was found by them: at
+// least one, perhaps in another form.
 func (f fullText) share(text string) float64 {
 	if len(f) == 0 {
 		return 1
@@ -183,7 +183,7 @@ func (c *call) documentsOf(hits []*hit, known map[string]*dataset) error {
 
 func round(f float64) float64 { return math.Round(f*1e6) / 1e6 }
 
-// lenientFloat converts as Python's float does; absent and null are want.
+// lenientFloat converts like Python's float; absent and null are want.
 func lenientFloat(in object, key string, want float64) (float64, error) {
 	switch v := in[key].(type) {
 	case nil:
@@ -205,7 +205,7 @@ func lenientFloat(in object, key string, want float64) (float64, error) {
 	}
 }
 
-// lenientPage reads a page's number or size; what is none is want.
+// lenientPage reads a page number or size; an invalid one is want.
 func lenientPage(in object, key string, want int) int {
 	if s := pyText(in[key]); in[key] != nil {
 		return positive(s, want)
@@ -309,10 +309,10 @@ func retrieve(c *call) (*answer, error) {
 	return &answer{data: object{"chunks": chunks, "doc_aggs": aggregated(hits), "total": len(hits)}}, nil
 }
 
-// fewDatasets are read one by one.
+// fewDatasets are read individually.
 const fewDatasets = 16
 
-// ownedDatasets finds datasets by their ids, each once.
+// ownedDatasets finds datasets by id, without duplicates.
 func (c *call) ownedDatasets(ids []string) (out []*dataset, err error) {
 	known := map[string]*dataset{}
 	if ids, _ = unique(ids); len(ids) > fewDatasets {
@@ -328,7 +328,7 @@ func (c *call) ownedDatasets(ids []string) (out []*dataset, err error) {
 	for _, id := range ids {
 		hex, _ := idOf(id)
 		ds := known[hex]
-		if ds == nil { // or made meanwhile
+		if ds == nil { // or created in the meantime
 			if ds, err = c.owned(id); err != nil {
 				return nil, err
 			}
@@ -341,7 +341,7 @@ func (c *call) ownedDatasets(ids []string) (out []*dataset, err error) {
 	return out, nil
 }
 
-// ownedDocuments finds documents of datasets by their ids; nil for no ids.
+// ownedDocuments finds documents of datasets by id; nil for no ids.
 func (c *call) ownedDocuments(datasets []*dataset, ids []string) (out []string, err error) {
 	var left, hexes []string
 	ids, _ = unique(ids)
@@ -376,13 +376,13 @@ func (c *call) ownedDocuments(datasets []*dataset, ids []string) (out []string, 
 	return out, nil
 }
 
-// emphasis makes marks of ours those that are expected.
+// emphasis converts our marks to the expected ones.
 var emphasis = strings.NewReplacer("<mark>", "<em>", "</mark>", "</em>")
 
-// maxMatching documents can a metadata condition select of a question's datasets.
+// maxMatching bounds the documents a metadata condition selects for a question.
 const maxMatching = 10_000
 
-// matching are the ids of the documents that a condition holds for.
+// matching returns the ids of the documents that match a condition.
 func (c *call) matching(datasets []*dataset, condition *condition) (ids []string, err error) {
 	for _, ds := range datasets {
 		docs, err := c.documents(ds.ID, nil)
@@ -425,8 +425,8 @@ func searchDataset(c *call) (*answer, error) { return c.searched(c.path[:1]) }
 
 func searchDatasets(c *call) (*answer, error) { return c.searched(nil) }
 
-// searched answers a search by the strict rules; of is nil where the body names
-// the datasets.
+// searched runs a search by the strict rules; of is nil if the body names the
+// datasets.
 func (c *call) searched(of []string) (*answer, error) {
 	in, err := c.strict()
 	if err != nil {

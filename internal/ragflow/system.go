@@ -8,20 +8,20 @@ import (
 	"sheaf/internal/facade"
 )
 
-// parts are what the interface tells of a server: what each is called where its
-// status is told, and in a look at its health, and which dependency of ours it is.
+// parts are the server components the interface reports: their names in the status
+// and the health check, and our dependency behind each.
 var parts = []struct{ status, health, dependency string }{
 	{"doc_engine", "doc_engine", "index"}, {"storage", "storage", "blobs"}, {"database", "db", "store"}, {"redis", "redis", "queue"},
 }
 
-// part is a dependency as /readyz tells of it.
+// part is a dependency as reported by /readyz.
 type part struct {
 	OK        bool    `json:"ok"`
 	Error     string  `json:"error"`
 	LatencyMS float64 `json:"latency_ms"`
 }
 
-// dependencies asks /readyz, whose error says that the server can do nothing.
+// dependencies queries /readyz; an error means that the server cannot do anything.
 func dependencies(ctx context.Context, v1 http.RoundTripper) (map[string]part, error) {
 	var ready struct {
 		Dependencies map[string]part `json:"dependencies"`
@@ -42,7 +42,7 @@ func systemStatus(c *call) (*answer, error) {
 		case asked && !d.OK:
 			one["status"], one["error"] = "red", d.Error
 		}
-		if p.status == "doc_engine" { // clients decide by it which engine's ways to expect
+		if p.status == "doc_engine" { // clients derive the engine's behavior from it
 			one["type"] = "elasticsearch"
 		}
 		out[p.status] = one
@@ -50,8 +50,8 @@ func systemStatus(c *call) (*answer, error) {
 	return &answer{data: out}, nil
 }
 
-// healthz answers without a key. A server that does some of its work is in
-// service, and says what is away.
+// healthz responds without a key. A server that does part of its work is in
+// service, and reports what is down.
 func healthz(v1 http.RoundTripper, w http.ResponseWriter, r *http.Request) {
 	of, err := dependencies(r.Context(), v1)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"sheaf"
 )
 
-// tagCount is a tag and how many chunks have it.
+// tagCount is a tag and the number of chunks with it.
 type tagCount struct {
 	Value string `json:"value"`
 	Count int    `json:"count"`
 }
 
-// tagCounts reads all chunks of datasets for their tags, the most frequent first.
+// tagCounts counts the tags in all chunks of datasets, most frequent first.
 func (c *call) tagCounts(datasets []*dataset) ([]tagCount, error) {
 	counts := map[string]int{}
 	err := c.eachTagged(datasets, func(_ *document, tags []string, _ *chunk) error {
@@ -33,7 +33,7 @@ func (c *call) tagCounts(datasets []*dataset) ([]tagCount, error) {
 	return out, err
 }
 
-// eachTagged calls each for the chunks of datasets that have tags.
+// eachTagged calls each for the tagged chunks of datasets.
 func (c *call) eachTagged(datasets []*dataset, each func(d *document, tags []string, k *chunk) error) error {
 	for _, ds := range datasets {
 		docs, err := c.documents(ds.ID, url.Values{"state": {
@@ -147,8 +147,8 @@ func renameTag(c *call) (*answer, error) {
 	})
 }
 
-// retag changes the tags of all chunks of a dataset. Chunks of a document that
-// has too many edits for it are found before anything is changed.
+// retag changes the tags of all chunks of a dataset. Documents with too many edits
+// for it are detected before anything is changed.
 func (c *call) retag(to func(sheaf.Tag) (t sheaf.Tag, keep bool)) (*answer, error) {
 	ds, err := c.dataset(c.path[0])
 	if missing(err) {
@@ -199,7 +199,7 @@ func (c *call) retag(to func(sheaf.Tag) (t sheaf.Tag, keep bool)) (*answer, erro
 	}
 	for _, ch := range changes {
 		err := c.Call(c.ctx, http.MethodPatch, c.chunksPath(ch.d, ch.id), object{"tags": ch.tags}, nil)
-		if missing(err) { // by somebody else meanwhile
+		if missing(err) { // by a concurrent request
 			continue
 		}
 		if err == nil {

@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// faults gathers what is wrong with the fields of a request, in the order in
-// which they are looked at.
+// faults collects what is wrong with the fields of a request, in the order in which
+// they are checked.
 type faults struct{ lines []string }
 
-// Values in errors are cut to shownRunes when they are longer than maxShown.
+// Values in errors longer than maxShown are truncated to shownRunes.
 const (
 	maxShown   = 128
 	shownRunes = 125
@@ -33,7 +33,7 @@ func fault(field, message string, value any) string {
 	return fmt.Sprintf("Field: <%s> - Message: <%s> - Value: <%s>", field, message, text)
 }
 
-// err is nil where nothing is wrong.
+// err returns nil if nothing is wrong.
 func (f *faults) err(code int) error {
 	if len(f.lines) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func (f *faults) err(code int) error {
 	return refuse(code, "%s", strings.Join(f.lines, "\n"))
 }
 
-// extras refuses the keys that are not known.
+// extras rejects unknown keys.
 func (f *faults) extras(path string, in map[string]any, known ...string) {
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		if !slices.Contains(known, key) {
@@ -50,7 +50,7 @@ func (f *faults) extras(path string, in map[string]any, known ...string) {
 	}
 }
 
-// pyText writes a value as Python's str does.
+// pyText formats a value like Python's str.
 func pyText(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -58,7 +58,7 @@ func pyText(v any) string {
 	return pyRepr(v)
 }
 
-// pyRepr writes a value as Python's repr does; members of objects by name.
+// pyRepr formats a value like Python's repr; members of objects by name.
 func pyRepr(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -118,7 +118,7 @@ func pyType(v any) string {
 	return "object"
 }
 
-// empty reports whether Python takes a value for false.
+// empty reports whether a value is false in Python.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -138,7 +138,7 @@ func empty(v any) bool {
 	return false
 }
 
-// choice is the text about a value that is none of several.
+// choice is the message for a value that is not one of several.
 func choice(of []string) string {
 	quoted := make([]string, len(of))
 	for i, s := range of {
@@ -148,7 +148,7 @@ func choice(of []string) string {
 	return "Input should be " + strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 }
 
-// str reads a text of at least and at most so many characters; most 0 is any.
+// str reads a string of least to most characters; most 0 is unlimited.
 func (f *faults) str(field string, v any, least, most int) (string, bool) {
 	s, ok := v.(string)
 	switch n := utf8.RuneCountInString(s); {
@@ -171,7 +171,7 @@ func counted(n int) string {
 	return strconv.Itoa(n) + " characters"
 }
 
-// integer reads an integer; a number with a fraction, a text or a boolean is none.
+// integer reads an integer; fractions, strings and booleans are not integers.
 func integer(v any) (int, bool) {
 	n, ok := v.(json.Number)
 	if !ok {
@@ -230,7 +230,7 @@ func (f *faults) object(field string, v any) (map[string]any, bool) {
 	return m, ok
 }
 
-// strings reads a list of texts.
+// strings reads a list of strings.
 func (f *faults) strings(field string, v any) (out []string, ok bool) {
 	list, ok := v.([]any)
 	if !ok {
@@ -249,7 +249,7 @@ func (f *faults) strings(field string, v any) (out []string, ok bool) {
 	return out, ok
 }
 
-// among refuses what is not exactly one of the values.
+// among rejects anything but one of the values.
 func (f *faults) among(field string, v any, values []string) (string, bool) {
 	s, ok := v.(string)
 	if !ok || !slices.Contains(values, s) {
@@ -259,10 +259,10 @@ func (f *faults) among(field string, v any, values []string) (string, bool) {
 	return s, true
 }
 
-// invalidID is what is said of an id that is no UUID.
+// invalidID is the message for an id that is not a UUID.
 const invalidID = "Invalid UUID format"
 
-// idOf reads a UUID in any spelling as the 32 hex characters of an id.
+// idOf converts a UUID in any notation to the 32 hex characters of an id.
 func idOf(s string) (string, bool) {
 	t := strings.ToLower(strings.TrimSpace(s))
 	t = strings.TrimPrefix(t, "urn:uuid:")
@@ -274,7 +274,7 @@ func idOf(s string) (string, bool) {
 	return t, true
 }
 
-// ids reads the ids of a strict body: none for null.
+// ids reads the ids in a strict body; none for null.
 func (f *faults) ids(field string, v any) []string {
 	if v == nil {
 		return nil
@@ -296,7 +296,7 @@ func (f *faults) ids(field string, v any) []string {
 	return once
 }
 
-// queryInt reads a whole number of a query, want where it is absent.
+// queryInt reads a whole number in a query; want if absent.
 func (f *faults) queryInt(field, s string, given bool, want, least, most int) int {
 	if !given {
 		return want
@@ -315,7 +315,7 @@ func (f *faults) queryInt(field, s string, given bool, want, least, most int) in
 	return want
 }
 
-// queryBool reads a boolean of a query, want where it is absent.
+// queryBool reads a boolean in a query; want if absent.
 func (f *faults) queryBool(field, s string, given, want bool) bool {
 	switch strings.ToLower(s) {
 	case "true", "1", "yes", "y", "t", "on":
@@ -329,7 +329,7 @@ func (f *faults) queryBool(field, s string, given, want bool) bool {
 	return want
 }
 
-// positive reads a number above zero, want for anything else.
+// positive reads a positive number; want for anything else.
 func positive(s string, want int) int {
 	if n, err := strconv.Atoi(strings.TrimSpace(s)); err == nil && n > 0 {
 		return n
