@@ -10,10 +10,10 @@ import (
 	"sheaf/internal/facade"
 )
 
-// maxBatch files are taken at once.
+// maxBatch bounds the files per batch.
 const maxBatch = 2000
 
-// batchFile is a file on its way into a store.
+// batchFile is a file to attach to a store.
 type batchFile struct {
 	ID         string         `json:"file_id"`
 	Attributes map[string]any `json:"attributes"`
@@ -21,10 +21,10 @@ type batchFile struct {
 	doc        *sheaf.Document
 }
 
-// idsAtOnce are named in one list of /v1.
+// idsAtOnce bounds the ids in one /v1 list.
 const idsAtOnce = 500
 
-// named reads those of ids that there are, of all datasets.
+// named reads the existing documents among the ids, in any dataset.
 func (c *call) named(ctx context.Context, ids []string) (map[string]*sheaf.Document, error) {
 	found := make(map[string]*sheaf.Document, len(ids))
 	for some := range slices.Chunk(ids, idsAtOnce) {
@@ -39,7 +39,7 @@ func (c *call) named(ctx context.Context, ids []string) (map[string]*sheaf.Docum
 	return found, nil
 }
 
-// check refuses files that could not be attached, and finds the documents of the others.
+// check rejects files that cannot be attached, and finds the others' documents.
 func (c *call) check(ctx context.Context, files []batchFile) error {
 	if len(files) > maxBatch {
 		return invalid("file_ids", "%d files are given; give at most %d at once", len(files), maxBatch)
@@ -69,8 +69,8 @@ func (c *call) check(ctx context.Context, files []batchFile) error {
 	return nil
 }
 
-// attachAll makes one job of files that were checked, all or none. Those that are
-// there are read again.
+// attachAll creates one job for the checked files, all or none. Files already in
+// the store are read again.
 func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sent, error) {
 	var once []batchFile
 	var ids []string
@@ -94,8 +94,8 @@ func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sen
 		if err != nil {
 			return nil, err
 		}
-		// Unless somebody else has attached some of them at this moment, some were
-		// taken out a moment ago.
+		// Unless another request attached some of them concurrently, some were
+		// removed a moment ago.
 		for i := range once {
 			if len(now) == len(there) && now[ids[i]] == nil {
 				if err := c.renew(ctx, s.ID, once[i].doc); err != nil {
@@ -109,7 +109,7 @@ func (c *call) attachAll(ctx context.Context, s *store, files []batchFile) (*sen
 	if err != nil {
 		return nil, err
 	}
-	for i := range once { // what is there keeps its attributes when it is read again
+	for i := range once { // existing ones keep their attributes when they are read again
 		if d := there[ids[i]]; d != nil {
 			if _, err := c.describe(ctx, s, &once[i], d, true); err != nil {
 				return nil, err
@@ -177,7 +177,7 @@ func createBatch(ctx context.Context, c *call) (any, error) {
 	return batchOf(&made.Job), nil
 }
 
-// batch finds the job of the path's batch, and its store.
+// batch finds the job of the batch in the path, and its store.
 func (c *call) batch(ctx context.Context) (*store, *sheaf.Job, error) {
 	s, err := c.store(ctx)
 	if err != nil {

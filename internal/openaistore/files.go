@@ -17,20 +17,20 @@ import (
 	"sheaf/internal/facade"
 )
 
-// filesDataset holds what was uploaded. None of it is parsed.
+// filesDataset holds the uploaded files. None is parsed.
 const filesDataset = "openai-files"
 
-// purposes that a file may have.
+// purposes are the allowed purposes of a file.
 var purposes = []string{"assistants", "batch", "fine-tune", "vision", "user_data", "evals"}
 
-// maxFieldBytes of a form are read for one field.
+// maxFieldBytes bounds what is read of a form field.
 const maxFieldBytes = 64 << 10
 
 // meta is what is stored with a document.
 type meta struct {
 	Purpose    string         `json:"purpose,omitempty"`    // of a file
 	ExpiresAt  int64          `json:"expires_at,omitempty"` // of a file: Unix seconds
-	File       string         `json:"file,omitempty"`       // of a document of a store: the document of the file
+	File       string         `json:"file,omitempty"`       // of a document in a store: the document of the file
 	Attributes map[string]any `json:"attributes,omitempty"`
 	Chunking   *static        `json:"chunking,omitempty"`
 }
@@ -64,7 +64,7 @@ func fileOf(d *sheaf.Document) *fileObject {
 	return f
 }
 
-// isFile reports whether a document is a file: not one made of a file, and not expired.
+// isFile reports whether a document is a file: not made of one, and not expired.
 func isFile(d *sheaf.Document) bool {
 	m := metaOfDocument(d)
 	return m.File == "" && (m.ExpiresAt == 0 || m.ExpiresAt > time.Now().Unix())
@@ -85,7 +85,7 @@ func (c *call) file(ctx context.Context, id string) (*sheaf.Document, error) {
 
 var errBrokeOff = invalid("file", "The upload broke off or is no valid multipart/form-data; send it again")
 
-// upload keeps a file. The form's fields may come before or after it.
+// upload stores a file. The form's fields may come before or after it.
 func upload(ctx context.Context, c *call) (any, error) {
 	parts, err := c.r.MultipartReader()
 	if err != nil {
@@ -93,7 +93,7 @@ func upload(ctx context.Context, c *call) (any, error) {
 	}
 	var d *sheaf.Document
 	fields := map[string]string{}
-	stored := 0 // fields that were kept with the file, since they came before it
+	stored := 0 // fields stored with the file because they came before it
 	err = func() error {
 		for {
 			part, err := parts.NextPart()
@@ -133,7 +133,7 @@ func upload(ctx context.Context, c *call) (any, error) {
 		}
 	}
 	if err != nil {
-		if ctx.Err() != nil { // the connection ended
+		if ctx.Err() != nil { // the connection was closed
 			err = errBrokeOff
 		}
 		if d != nil {
@@ -204,14 +204,14 @@ func listFiles(ctx context.Context, c *call) (any, error) {
 	l := listing[sheaf.Document]{path: facade.Path("v1", "datasets", filesDataset, "documents")}
 	l.keep = func(d *sheaf.Document) bool { return isFile(d) && (purpose == "" || fileOf(d).Purpose == purpose) }
 	cursor := ""
-	if id := p.after + p.before; id != "" { // it may have been deleted meanwhile
+	if id := p.after + p.before; id != "" { // it may have been deleted in the meantime
 		if cursor = inner(filePrefix, id); cursor == "" {
 			return nil, missing("file", id)
 		}
 	}
 	out := &list{Object: "list", Data: []any{}}
 	docs, more, err := l.read(ctx, c, p, cursor)
-	if absent(err) { // nothing was uploaded yet
+	if absent(err) { // nothing has been uploaded yet
 		return out, nil
 	}
 	if err != nil {
@@ -233,7 +233,7 @@ func readFile(ctx context.Context, c *call) (any, error) {
 	return fileOf(d), nil
 }
 
-// deleteFile removes a file and what stores have of it.
+// deleteFile deletes a file and its copies in stores.
 func deleteFile(ctx context.Context, c *call) (any, error) {
 	d, err := c.file(ctx, c.r.PathValue("file"))
 	if err != nil {
@@ -265,7 +265,7 @@ func deleteFile(ctx context.Context, c *call) (any, error) {
 	return map[string]any{"id": filePrefix + d.ID, "object": "file", "deleted": true}, nil
 }
 
-// fileContent sends clients to /v1, which streams.
+// fileContent redirects clients to /v1, which streams.
 func fileContent(ctx context.Context, c *call) (any, error) {
 	d, err := c.file(ctx, c.r.PathValue("file"))
 	if err != nil {

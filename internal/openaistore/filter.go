@@ -8,11 +8,11 @@ import (
 // Bounds of a filter.
 const (
 	maxDepth   = 10
-	maxFilters = 100 // in one and, or
+	maxFilters = 100 // in one "and" or "or"
 	maxValues  = 1000
 )
 
-// filter compares an attribute with a value, or joins filters by and, or.
+// filter compares an attribute with a value, or joins filters with "and" or "or".
 type filter struct {
 	Type    string    `json:"type"`
 	Key     string    `json:"key"`
@@ -20,7 +20,7 @@ type filter struct {
 	Filters []*filter `json:"filters"`
 }
 
-// check refuses what means nothing. nil is no filter.
+// check rejects invalid filters. nil is no filter.
 func (f *filter) check(depth int) error {
 	const param = "filters"
 	if f == nil {
@@ -68,8 +68,8 @@ func (f *filter) check(depth int) error {
 	return nil
 }
 
-// holds reports whether attributes fulfil a filter that was checked. A file without
-// the attribute fulfils ne and nin alone.
+// holds reports whether attributes match a checked filter. A file without the
+// attribute matches only ne and nin.
 func (f *filter) holds(attributes map[string]any) bool {
 	one := func(f *filter) bool { return f.holds(attributes) }
 	value, there := attributes[f.Key]
@@ -101,7 +101,7 @@ func (f *filter) holds(attributes map[string]any) bool {
 	return order <= 0
 }
 
-// compare orders two numbers or two texts; ok is false for all else.
+// compare orders two numbers or two strings; ok is false for anything else.
 func compare(a, b any) (order int, ok bool) {
 	switch a := a.(type) {
 	case float64:

@@ -1,7 +1,7 @@
-// Package openaistore speaks OpenAI's interface of files and vector stores. It
-// stands before /v1: a vector store is a dataset, a file an unstarted document
-// of a dataset of its own, a file of a store a document made of its bytes, and
-// a batch of files a job.
+// Package openaistore implements OpenAI's API of files and vector stores on top of
+// /v1: a vector store is a dataset, a file an unstarted document in a dedicated
+// dataset, a file in a store a document made of its bytes, and a batch of files a
+// job.
 package openaistore
 
 import (
@@ -17,14 +17,14 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Prefix of the routes: the base URL of clients ends in it.
+// Prefix is the path prefix of the routes: the base URL of clients ends in it.
 const Prefix = "/openai/v1"
 
-// maxBodyBytes of a request that is no file: 2,000 files of a batch with
-// attributes fit.
+// maxBodyBytes bounds a request that is not a file: a batch of 2,000 files with
+// attributes fits.
 const maxBodyBytes = 32 << 20
 
-// pollAfter is how long clients shall wait between questions, in milliseconds.
+// pollAfter is how long clients should wait between polls, in milliseconds.
 const pollAfter = "250"
 
 // call is one request.
@@ -34,7 +34,7 @@ type call struct {
 	r *http.Request
 }
 
-// Routes are those of the interface.
+// Routes returns the routes of the interface.
 func Routes(v1 http.RoundTripper) map[string]http.Handler {
 	out := map[string]http.Handler{}
 	for pattern, f := range map[string]func(context.Context, *call) (any, error){
@@ -84,7 +84,7 @@ func Routes(v1 http.RoundTripper) map[string]http.Handler {
 	return out
 }
 
-// refusal is an answer that /v1 did not give, to a parameter.
+// refusal is an error about a parameter that does not come from /v1.
 type refusal struct {
 	e     *facade.Error
 	param string
@@ -106,14 +106,14 @@ func absent(err error) bool {
 	return ok && e.Status == http.StatusNotFound
 }
 
-// refuse answers an error in OpenAI's form, with a status that clients know.
+// refuse sends an error in OpenAI's form, with a status that clients know.
 func refuse(c *call, err error) {
 	var param any
 	if own, ok := errors.AsType[*refusal](err); ok {
 		if own.param != "" {
 			param = own.param
 		}
-		// A request that is wrong says so to whoever has a key, and to nobody else.
+		// Only callers with a valid key are told that their request is invalid.
 		if no := c.Call(context.WithoutCancel(c.r.Context()), http.MethodGet, "/v1/info", nil, nil); no != nil {
 			err, param = no, nil
 		}
@@ -131,7 +131,7 @@ func refuse(c *call, err error) {
 		e.Status = http.StatusBadRequest
 	case e.Status == http.StatusTooManyRequests:
 		kind = "rate_limit_error"
-		if e.Code == sheaf.CodeLimit { // a quota does not empty while a client waits
+		if e.Code == sheaf.CodeLimit { // a quota does not free up while a client waits
 			c.w.Header().Set("x-should-retry", "false")
 		}
 	case e.Status >= http.StatusInternalServerError:
@@ -140,7 +140,7 @@ func refuse(c *call, err error) {
 	facade.Answer(c.w, &e, map[string]any{"error": map[string]any{"message": e.Detail, "type": kind, "param": param, "code": e.Code}})
 }
 
-// body reads the JSON of a request; an empty one is {}.
+// body decodes the JSON of a request; an empty one is {}.
 func (c *call) body(into any) error {
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBodyBytes))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -168,7 +168,7 @@ const (
 	batchPrefix = "vsfb_"
 )
 
-// inner is the id in /v1 that an id stands for, "" for none.
+// inner returns the /v1 id in an id, or "" if it is invalid.
 func inner(prefix, id string) string {
 	if s, ok := strings.CutPrefix(id, prefix); ok && sheaf.ValidID(s) {
 		return s
@@ -176,18 +176,18 @@ func inner(prefix, id string) string {
 	return ""
 }
 
-// Keys of attributes. What /v1 has no word for is stored under metaKey; the others
-// have keys of their own so that changes at once all come to pass.
+// Keys of attributes. What /v1 has no field for is stored under metaKey; the others
+// have their own keys so that concurrent changes do not conflict.
 const (
 	metaKey   = "openai"
 	activeKey = "openai.last_active" // of a store: Unix seconds
-	copyKey   = "openai.store."      // of a file, with a store's id: how often it has left that store
+	copyKey   = "openai.store."      // of a file, followed by a store's id: how often it was removed from that store
 )
 
-// metaOf reads what is stored under a key; what is not there leaves it as it is.
+// metaOf decodes what is stored under a key; if absent, into is unchanged.
 func metaOf(a sheaf.Attributes, key string, into any) {
 	if b, ok := a[key]; ok {
-		_ = json.Unmarshal(b, into) // what another program wrote there is nothing to us
+		_ = json.Unmarshal(b, into) // ignore what another program wrote there
 	}
 }
 
@@ -196,7 +196,7 @@ func (c *call) change(ctx context.Context, path string, attributes map[string]an
 	return c.Call(ctx, http.MethodPatch, path, map[string]any{"attributes": attributes}, out)
 }
 
-// docPath is a document's path, whatever its dataset.
+// docPath is a document's path in any dataset.
 func docPath(id string) string { return facade.Path("v1", "datasets", "-", "documents", id) }
 
 func (c *call) document(ctx context.Context, id string) (*sheaf.Document, error) {
@@ -207,7 +207,7 @@ func (c *call) document(ctx context.Context, id string) (*sheaf.Document, error)
 	return &d, nil
 }
 
-// remove deletes a document; one that is gone is no error.
+// remove deletes a document; a missing one is not an error.
 func (c *call) remove(ctx context.Context, id string) error {
 	if err := c.Call(ctx, http.MethodDelete, docPath(id), nil, nil); err != nil && !absent(err) {
 		return err
@@ -215,7 +215,7 @@ func (c *call) remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// unknownRoute answers what is none of the routes: a page would be no JSON.
+// unknownRoute responds to unknown routes, since a page would not be JSON.
 func unknownRoute(_ context.Context, c *call) (any, error) {
 	return nil, &refusal{&facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: fmt.Sprintf("Unknown request URL: %s %s. There are files, vector stores, embeddings and models here; docs/openai.md lists them", c.r.Method, c.r.URL.Path)}, ""}
 }
@@ -227,7 +227,7 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-// embeddingModel is the only model that there is, nil for none.
+// embeddingModel returns the only model, nil if there is none.
 func (c *call) embeddingModel(ctx context.Context) (*model, error) {
 	var info struct {
 		Model string `json:"embedding_model"`
@@ -261,7 +261,7 @@ func readModel(ctx context.Context, c *call) (any, error) {
 	return m, nil
 }
 
-// embeddings hands a request to /v1/embeddings, which speaks the same.
+// embeddings forwards a request to /v1/embeddings, which uses the same format.
 func embeddings(ctx context.Context, c *call) (any, error) {
 	resp, err := c.Do(ctx, http.MethodPost, "/v1/embeddings", c.r.Body, http.Header{"Content-Type": {"application/json"}})
 	if err != nil {

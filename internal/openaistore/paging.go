@@ -10,10 +10,10 @@ import (
 	"sheaf/internal/facade"
 )
 
-// maxPages of /v1, of a thousand items each, are read for one list.
+// maxPages bounds the /v1 pages, of a thousand items each, read for one list.
 const maxPages = 100
 
-// asked is what a request says of the page it wants.
+// asked is the page that a request asks for.
 type asked struct {
 	limit         int
 	ascending     bool
@@ -43,15 +43,15 @@ func (c *call) page(usual, most int) (asked, error) {
 	return p, nil
 }
 
-// listing is a list of /v1, which is ordered by ids, and whose cursors they are.
+// listing is a list of /v1 in id order, with ids as cursors.
 type listing[T any] struct {
 	path  string
 	query url.Values
-	keep  func(*T) bool // what belongs to the answer; nil for all
+	keep  func(*T) bool // whether an item is included; nil for all
 }
 
-// read collects the page beside the item with the id cursor, "" for the first, in
-// the order of the answer.
+// read collects the page next to the item with the id cursor ("" for the first
+// page), in response order.
 func (l *listing[T]) read(ctx context.Context, c *call, p asked, cursor string) (items []T, more bool, err error) {
 	q := url.Values{"limit": {strconv.Itoa(min(1000, max(100, p.limit+1)))}, "order": {"newest"}}
 	if p.ascending != (p.before != "") {
@@ -89,7 +89,7 @@ read:
 	return items, more, nil
 }
 
-// list is a page as clients know it.
+// list is a page in the clients' format.
 type list struct {
 	Object  string  `json:"object"`
 	Data    []any   `json:"data"`

@@ -19,12 +19,12 @@ const (
 	maxResults     = 50
 	defaultResults = 10
 	maxQueries     = 20
-	maxHits        = 100  // that a search of /v1 answers
-	maxMatching    = 1000 // documents that a search of /v1 can be narrowed to
-	maxArchives    = 8    // one in the other, around a file that was found
+	maxHits        = 100  // of a /v1 search
+	maxMatching    = 1000 // documents that a /v1 search can be restricted to
+	maxArchives    = 8    // nested around a file that was found
 )
 
-// queries are one or several questions.
+// queries is one question or several.
 type queries []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -49,7 +49,7 @@ type searchRequest struct {
 			Text      float64 `json:"text_weight"`
 		} `json:"hybrid_search"`
 	} `json:"ranking_options"`
-	Rewrite bool `json:"rewrite_query"` // questions are asked as they are
+	Rewrite bool `json:"rewrite_query"` // questions are not rewritten
 }
 
 type hit struct {
@@ -65,7 +65,7 @@ type found struct {
 	Content    []text         `json:"content"`
 }
 
-// ask makes the request of /v1 for a question.
+// ask builds the /v1 request for a question.
 func (in *searchRequest) ask(query string, limit int) (map[string]any, error) {
 	ask := map[string]any{"query": query, "limit": limit}
 	if t := in.Ranking.Threshold; t != nil {
@@ -113,7 +113,7 @@ func searchStore(ctx context.Context, c *call) (any, error) {
 		}
 		if len(ids) <= maxMatching {
 			narrow = map[string]any{"document_ids": ids}
-		} else { // the best passages are looked through
+		} else { // filter the best passages instead
 			limit = maxHits
 		}
 	}
@@ -167,8 +167,8 @@ func searchStore(ctx context.Context, c *call) (any, error) {
 	return map[string]any{"object": "vector_store.search_results.page", "search_query": query, "data": data, "has_more": false, "next_page": nil}, nil
 }
 
-// matching lists the documents that a search may find: files with such attributes,
-// and what lies in them.
+// matching lists the documents that a search may find: files with matching
+// attributes, and what is inside them.
 func (c *call) matching(ctx context.Context, s *store, f *filter) ([]string, error) {
 	ids := []string{}
 	parents := map[string]string{}
@@ -198,8 +198,8 @@ func (c *call) matching(ctx context.Context, s *store, f *filter) ([]string, err
 	return ids, nil
 }
 
-// filesOf finds for each document of the hits the document of the store that is a
-// file: itself, or the archive around it.
+// filesOf finds, for each document of the hits, the file in the store: itself, or
+// the archive around it.
 func (c *call) filesOf(ctx context.Context, s *store, hits []hit) (map[string]*sheaf.Document, error) {
 	known := map[string]*sheaf.Document{}
 	want := map[string]bool{}
@@ -242,8 +242,8 @@ func (c *call) filesOf(ctx context.Context, s *store, hits []hit) (map[string]*s
 	return out, nil
 }
 
-// placed are a file's attributes with the place of a passage, where the file has no
-// attributes of those names.
+// placed returns a file's attributes plus the location of a passage, unless the
+// file has attributes of the same names.
 func placed(attributes map[string]any, c *sheaf.Chunk) map[string]any {
 	out := map[string]any{"chunk_id": c.ID}
 	if len(c.Pages) > 0 {
@@ -255,7 +255,7 @@ func placed(attributes map[string]any, c *sheaf.Chunk) map[string]any {
 	}
 	if len(c.Boxes) > 0 {
 		if b, err := json.Marshal(c.Boxes); err == nil {
-			out["boxes"] = string(b) // attributes hold no lists
+			out["boxes"] = string(b) // attributes cannot hold lists
 		}
 	}
 	if len(c.HeadingPath) > 0 {

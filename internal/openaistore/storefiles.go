@@ -21,7 +21,7 @@ const (
 	codeInvalid     = "invalid_file"
 )
 
-// chunking says how a file is cut.
+// chunking is how a file is split into chunks.
 type chunking struct {
 	Type   string  `json:"type"`
 	Static *static `json:"static,omitempty"`
@@ -32,7 +32,7 @@ type static struct {
 	Overlap int `json:"chunk_overlap_tokens"`
 }
 
-// static is nil for what our defaults decide.
+// static returns nil if our defaults apply.
 func (c *chunking) static() (*static, error) {
 	const param = "chunking_strategy"
 	if c == nil || c.Type == "auto" {
@@ -50,7 +50,7 @@ func (c *chunking) static() (*static, error) {
 	return s, nil
 }
 
-// settings are those of a document that is cut so.
+// settings returns the document settings for this chunking.
 func (s *static) settings() map[string]any {
 	if s == nil {
 		return nil
@@ -75,7 +75,7 @@ type storeFile struct {
 	Chunking   chunking       `json:"chunking_strategy"`
 }
 
-// fileID is the file that a document of a store is of: one that /v1 was given is its own.
+// fileID is the file of a document in a store; one added through /v1 is its own.
 func fileID(d *sheaf.Document) string {
 	if m := metaOfDocument(d); m.File != "" {
 		return filePrefix + m.File
@@ -108,7 +108,7 @@ func storeFileOf(d *sheaf.Document) *storeFile {
 	return f
 }
 
-// copied is the document that a store has, or would have, of a file.
+// copied is the document that a store has, or would have, for a file.
 func copied(ds string, file *sheaf.Document) string {
 	if file.DatasetID == ds {
 		return file.ID
@@ -118,34 +118,33 @@ func copied(ds string, file *sheaf.Document) string {
 	return copyID(ds, file.ID, n)
 }
 
-// copyID is the document that the dataset ds has of a file, which has left it n
-// times. There is one such id, so that a file that is attached twice at one moment
-// is there once. It begins as the file's, which gives the files of a store their
-// order.
+// copyID is the id of the document in dataset ds for a file that has been removed
+// from it n times. It is deterministic, so that attaching a file twice concurrently
+// creates one document. It starts like the file's id, which gives the files of a
+// store their order.
 func copyID(ds, file string, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", ds, file, n))
-	sum[0] = sum[0]&0x3f | 0x80 // as ids of version 7 have it
+	sum[0] = sum[0]&0x3f | 0x80 // like a version 7 id
 	return file[:16] + hex.EncodeToString(sum[:8])
 }
 
-// renew gives a store another id for its copy of a file: that of one that was
-// taken out is not free before all of it is gone.
+// renew gives a store another id for its copy of a file: the id of a removed one is
+// not free until all of it is deleted.
 func (c *call) renew(ctx context.Context, ds string, file *sheaf.Document) error {
 	n := 0
 	metaOf(file.Attributes, copyKey+ds, &n)
 	return c.change(ctx, docPath(file.ID), map[string]any{copyKey + ds: n + 1}, file)
 }
 
-// taken reports whether err says that an id is not free.
+// taken reports whether err means that an id is in use.
 func taken(err error) bool {
 	e, ok := errors.AsType[*facade.Error](err)
 	return ok && e.Status == http.StatusConflict
 }
 
-// storeFile finds what the store of the path has of the file id, and the file.
-// Clients ask again and again how far a file is, so that both are read by one
-// request: the store need not be looked at where it has a copy of the file, and
-// most files have never left it.
+// storeFile finds the document of the file id in the store of the path, and the
+// file. Clients poll this, so both are read in one request: the store need not be
+// read if it has a copy of the file, and most files were never removed from it.
 func (c *call) storeFile(ctx context.Context, id string) (d, file *sheaf.Document, err error) {
 	ds, doc := inner(storePrefix, c.r.PathValue("store")), inner(filePrefix, id)
 	if ds != "" && doc != "" {
@@ -162,7 +161,7 @@ func (c *call) storeFile(ctx context.Context, id string) (d, file *sheaf.Documen
 				}
 			}
 			d = found[there]
-			if d != nil && d.DatasetID != ds { // an id that somebody chose
+			if d != nil && d.DatasetID != ds { // an id chosen by a user
 				d = nil
 			}
 			if d != nil && d != file {
@@ -179,7 +178,7 @@ func (c *call) storeFile(ctx context.Context, id string) (d, file *sheaf.Documen
 	return d, file, nil
 }
 
-// checkAttributes refuses what cannot be stored with a file of a store.
+// checkAttributes rejects attributes that cannot be stored with a file.
 func checkAttributes(a map[string]any) error {
 	if len(a) > maxPairs {
 		return invalid("attributes", "attributes has %d pairs; give at most %d", len(a), maxPairs)
@@ -192,14 +191,14 @@ func checkAttributes(a map[string]any) error {
 	return nil
 }
 
-// sent is the answer of an upload.
+// sent is the response to an upload.
 type sent struct {
 	Job       sheaf.Job        `json:"job"`
 	Documents []sheaf.Document `json:"documents"`
 }
 
-// copy makes documents of files in a store, in one job: new ones, and new versions
-// of those that are there.
+// copy creates documents from files in a store, in one job: new ones, and new
+// versions of existing ones.
 func (c *call) copy(ctx context.Context, s *store, files []batchFile) (*sent, error) {
 	copies := make([]map[string]any, len(files))
 	for i, f := range files {
@@ -217,8 +216,8 @@ func (c *call) copy(ctx context.Context, s *store, files []batchFile) (*sent, er
 	return &out, c.Call(ctx, http.MethodPost, s.documents(), map[string]any{"copies": copies}, &out)
 }
 
-// describe changes what is stored with a file that a store has already. How it is
-// cut changes when it is read again alone.
+// describe changes what is stored with a file already in a store. The chunking
+// changes only when it is read again.
 func (c *call) describe(ctx context.Context, s *store, f *batchFile, there *sheaf.Document, again bool) (*sheaf.Document, error) {
 	was := metaOfDocument(there)
 	m := meta{File: f.doc.ID, Attributes: f.Attributes, Chunking: was.Chunking}
@@ -229,7 +228,7 @@ func (c *call) describe(ctx context.Context, s *store, f *batchFile, there *shea
 		m.Attributes = was.Attributes
 	}
 	if again {
-		m.Chunking, _ = f.Chunking.static() // checked before
+		m.Chunking, _ = f.Chunking.static() // already checked
 	}
 	if reflect.DeepEqual(m, was) {
 		return there, nil
@@ -237,7 +236,7 @@ func (c *call) describe(ctx context.Context, s *store, f *batchFile, there *shea
 	return there, c.change(ctx, docPath(there.ID), map[string]any{metaKey: m}, there)
 }
 
-// attach puts one file into a store; one that is there is not read again.
+// attach adds one file to a store; an existing one is not read again.
 func (c *call) attach(ctx context.Context, s *store, f *batchFile) (*sheaf.Document, error) {
 	var there sheaf.Document
 	err := c.Call(ctx, http.MethodGet, s.documents()+facade.Path(copied(s.ID, f.doc)), nil, &there)
@@ -282,7 +281,7 @@ func listStoreFiles(ctx context.Context, c *call) (any, error) {
 	return c.files(ctx, s, s.documents())
 }
 
-// files lists those of a store, or those of a batch, at path.
+// files lists the files of a store or a batch, at path.
 func (c *call) files(ctx context.Context, s *store, path string) (any, error) {
 	p, err := c.page(20, 100)
 	if err != nil {
@@ -349,7 +348,7 @@ func changeStoreFile(ctx context.Context, c *call) (any, error) {
 	return storeFileOf(d), nil
 }
 
-// detachFile takes a file out of a store; it stays in /files.
+// detachFile removes a file from a store; it stays in /files.
 func detachFile(ctx context.Context, c *call) (any, error) {
 	d, file, err := c.storeFile(ctx, c.r.PathValue("file"))
 	if err != nil {
@@ -359,7 +358,7 @@ func detachFile(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if d.ID != file.ID {
-		_ = c.renew(ctx, d.DatasetID, file) // else attaching it again does this
+		_ = c.renew(ctx, d.DatasetID, file) // otherwise attaching it again does this
 	}
 	return map[string]any{"id": filePrefix + file.ID, "object": "vector_store.file.deleted", "deleted": true}, nil
 }
@@ -369,7 +368,7 @@ type text struct {
 	Text string `json:"text"`
 }
 
-// storeFileContent answers what was read of a file, a passage an item.
+// storeFileContent returns the parsed content of a file, one item per passage.
 func storeFileContent(ctx context.Context, c *call) (any, error) {
 	d, _, err := c.storeFile(ctx, c.r.PathValue("file"))
 	if err != nil {

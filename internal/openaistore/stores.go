@@ -16,15 +16,15 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Bounds of what is stored with a store or a file of one.
+// Bounds of what is stored with a store or its files.
 const (
 	maxPairs      = 16
 	maxKeyRunes   = 64
 	maxValueRunes = 512
-	maxNameRunes  = 200 // of a dataset that is called like its store
+	maxNameRunes  = 200 // of a dataset named like its store
 )
 
-// activeStep is how exactly the last use of a store is known: it is written at most so often.
+// activeStep is the precision of a store's last use, which limits the writes.
 const activeStep = time.Hour
 
 // storeMeta is what is stored with a dataset.
@@ -77,7 +77,7 @@ type storeObject struct {
 	Metadata     map[string]string `json:"metadata"`
 }
 
-// store is a dataset with what is stored beside it.
+// store is a dataset with what is stored for it.
 type store struct {
 	sheaf.Dataset
 	meta   storeMeta
@@ -91,7 +91,7 @@ func storeOf(d *sheaf.Dataset) *store {
 	return s
 }
 
-// expiresAt is 0 for never.
+// expiresAt returns 0 for never.
 func (s *store) expiresAt() int64 {
 	if s.meta.ExpiresAfter == nil {
 		return 0
@@ -103,7 +103,7 @@ func (s *store) expired() bool { at := s.expiresAt(); return at != 0 && at <= ti
 
 func (s *store) documents() string { return facade.Path("v1", "datasets", s.ID, "documents") }
 
-// isStore leaves out the datasets that hold files and conversions.
+// isStore excludes the datasets that hold files and conversions.
 func isStore(d *sheaf.Dataset) bool { return d.Name != filesDataset && d.Name != facade.Conversions }
 
 // store finds the store of the path.
@@ -124,7 +124,7 @@ func (c *call) store(ctx context.Context) (*store, error) {
 	return storeOf(&d), nil
 }
 
-// inUse is store for what an expired store refuses, and notes the use.
+// inUse is store for operations that an expired store rejects. It records the use.
 func (c *call) inUse(ctx context.Context) (*store, error) {
 	s, err := c.store(ctx)
 	if err != nil {
@@ -134,13 +134,13 @@ func (c *call) inUse(ctx context.Context) (*store, error) {
 		return nil, &refusal{&facade.Error{Status: http.StatusBadRequest, Code: "vector_store_expired", Detail: "The vector store has expired; change its expires_after, or make a new one"}, ""}
 	}
 	if now := time.Now(); s.meta.ExpiresAfter != nil && now.Sub(time.Unix(s.active, 0)) > activeStep {
-		// A key that may only read cannot write it: such a use counts for nothing.
+		// A read-only key cannot write it; such a use is not counted.
 		_ = c.change(ctx, facade.Path("v1", "datasets", s.ID), map[string]any{activeKey: now.Unix()}, nil)
 	}
 	return s, nil
 }
 
-// each reads the documents of a store that were not found in an archive.
+// each reads the documents of a store, except those from archives.
 func (c *call) each(ctx context.Context, s *store, fields string, f func(*sheaf.Document)) error {
 	l := listing[sheaf.Document]{path: s.documents(), query: url.Values{"fields": {fields + ",parent_id"}}, keep: func(d *sheaf.Document) bool {
 		if d.ParentID == "" {
@@ -179,7 +179,7 @@ func (c *call) object(ctx context.Context, s *store) (*storeObject, error) {
 	return o, err
 }
 
-// storeChange is the body that makes or changes a store.
+// storeChange is the body that creates or changes a store.
 type storeChange struct {
 	Name         *string           `json:"name"`
 	Description  *string           `json:"description"`
@@ -189,7 +189,7 @@ type storeChange struct {
 	Chunking     *chunking         `json:"chunking_strategy"`
 }
 
-// apply lays a change over what is stored.
+// apply applies a change to what is stored.
 func (in *storeChange) apply(m *storeMeta) error {
 	if in.Name != nil {
 		m.Name = in.Name
@@ -238,7 +238,7 @@ func checkPair(param, key string, value any) error {
 	return nil
 }
 
-// datasetName is what a store's dataset may be called.
+// datasetName converts a store's name to one a dataset can have.
 func datasetName(name string) string {
 	name = strings.TrimSpace(strings.Map(func(c rune) rune {
 		if c == '/' || c < ' ' {
@@ -293,7 +293,7 @@ func createStore(ctx context.Context, c *call) (any, error) {
 	s := storeOf(&d)
 	if len(files) > 0 {
 		if _, err := c.attachAll(ctx, s, files); err != nil {
-			_ = c.Call(context.WithoutCancel(ctx), http.MethodDelete, facade.Path("v1", "datasets", d.ID), nil, nil) // nobody knows of it
+			_ = c.Call(context.WithoutCancel(ctx), http.MethodDelete, facade.Path("v1", "datasets", d.ID), nil, nil) // no one knows of it
 			return nil, err
 		}
 	}
@@ -348,7 +348,7 @@ func changeStore(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	set := map[string]any{metaKey: s.meta}
-	if len(in.ExpiresAfter) > 0 { // the time counts anew, also for one that has expired
+	if len(in.ExpiresAfter) > 0 { // the period restarts, even for an expired store
 		set[activeKey] = time.Now().Unix()
 	}
 	var d sheaf.Dataset
@@ -358,7 +358,7 @@ func changeStore(ctx context.Context, c *call) (any, error) {
 	return c.object(ctx, storeOf(&d))
 }
 
-// deleteStore removes a store. Files stay, and forget it when they are looked at.
+// deleteStore deletes a store. Its files stay in /files.
 func deleteStore(ctx context.Context, c *call) (any, error) {
 	s, err := c.store(ctx)
 	if err != nil {
@@ -390,7 +390,7 @@ func statusOf(s sheaf.DocumentState) string {
 	return statusProgress
 }
 
-// statesOf are the states that a status stands for.
+// statesOf returns the states that a status covers.
 func statesOf(status string) []string {
 	var out []string
 	for _, s := range []sheaf.DocumentState{sheaf.DocUnstarted, sheaf.DocQueued, sheaf.DocRunning, sheaf.DocFinalizing, sheaf.DocSucceeded, sheaf.DocPartiallySucceeded, sheaf.DocFailed, sheaf.DocCanceling, sheaf.DocCanceled} {
