@@ -203,7 +203,7 @@ func TokenOnly(next http.Handler, token string) http.Handler {
 	})
 }
 
-// FromThisHost refuses callers from elsewhere.
+// FromThisHost rejects callers from other hosts.
 func FromThisHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)

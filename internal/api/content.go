@@ -178,8 +178,8 @@ func (s *Server) artifactFile(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, rs)
 }
 
-// clipOf reads a box, "x0,y0,x1,y1" in points from the page's top left; nil
-// for none.
+// clipOf parses a box, "x0,y0,x1,y1" in points from the page's top left; nil if
+// empty.
 func clipOf(s string) (*sheaf.Box, error) {
 	if s == "" {
 		return nil, nil

@@ -71,7 +71,7 @@ const (
 	Unready  = "unready"
 )
 
-// Readiness is the answer of /readyz: 200 when ready or degraded, else 503.
+// Readiness is the response of /readyz: 200 when ready or degraded, otherwise 503.
 type Readiness struct {
 	Status string `json:"status"` // ready, degraded or unready
 	Role   Role   `json:"role"`

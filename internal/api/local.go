@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// Interfaces are the routes of third-party protocols, by net/http pattern ("PUT
-// /tika"). They translate to /v1, called through v1 with each request's own
+// Interfaces are the routes of third-party protocols, by net/http pattern
+// ("PUT /tika"). They translate to /v1, called through v1 with each request's own
 // credentials, so /v1 checks keys, scopes and quotas.
 type Interfaces func(v1 http.RoundTripper) map[string]http.Handler
 

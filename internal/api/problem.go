@@ -40,7 +40,7 @@ type ProblemDetail struct {
 func (p *Problem) Error() string  { return p.Code + ": " + p.Detail }
 func (p *Problem) GetStatus() int { return p.Status }
 
-// ContentType makes huma answer problem+json.
+// ContentType makes huma respond with problem+json.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
 // codes maps an HTTP status to its default problem code.

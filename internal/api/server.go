@@ -69,8 +69,8 @@ type Tracer interface {
 	Traceparent(ctx context.Context) string
 }
 
-// Observer counts requests. Routes are patterns such as "POST
-// /v1/jobs/{job}:cancel", so their number is bounded.
+// Observer counts requests. Routes are patterns such as
+// "POST /v1/jobs/{job}:cancel", so their number is bounded.
 type Observer interface {
 	Requested(route string, status int, took time.Duration)
 	// Streaming counts the start of an event stream; call ended when it ends.

@@ -2,5 +2,5 @@
 
 package command
 
-// lockDir does nothing where the system has no advisory locks.
+// lockDir is a no-op where the system has no advisory locks.
 func lockDir(string) (unlock func() error, err error) { return func() error { return nil }, nil }

@@ -1,7 +1,6 @@
 // Package search answers queries: it embeds the query, gets candidates from both
 // sides of the index, drops those that are not visible, and fuses the rest into one
-// list. It is the last step of a document's way, behind the API and the command
-// line.
+// list. It is the last step of the pipeline, behind the API and the command line.
 package search
 
 import (

@@ -34,8 +34,8 @@ type asset struct {
 	plain, zipped   []byte
 }
 
-// Page serves the page at / and its files below it. Every other path also serves
-// the page, which routes on the client side.
+// Page serves the page at / and its files below it. Every other path but a missing
+// script also serves the page, which routes on the client side.
 type Page struct{ assets map[string]asset }
 
 // Has reports whether path is a file of the page, or the page itself.
