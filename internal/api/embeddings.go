@@ -99,8 +99,8 @@ type EmbedAnswer struct {
 	Usage  EmbedUsage  `json:"usage"`
 }
 
-// Embedding is a unit vector, or all zeros for a text without any token the model
-// knows.
+// Embedding is a unit vector, or all zeros for a text that means nothing to the
+// model.
 type Embedding struct {
 	Object    string `json:"object" enum:"embedding"`
 	Index     int    `json:"index"`

@@ -26,7 +26,7 @@ func init() {
 		p.RequestID = requestID(ctx.Context())
 		return p
 	}
-	huma.ValidateStrictCasing = true // otherwise {"Filter": …} would pass as {"filter": …}
+	huma.ValidateStrictCasing = true // otherwise "Filter" beside "filter" would be an undetected duplicate
 }
 
 // Keys of an operation's metadata.
