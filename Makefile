@@ -8,7 +8,7 @@ COMMIT ?= $(shell git describe --always --exclude='*' --abbrev=40 --dirty 2>/dev
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
 BUILD := sheaf/internal/buildinfo
 
-.PHONY: help build helper embedded size run test lint fuzz bench services services-down samples openapi screenshots chaos hostile
+.PHONY: help build helper embedded size run test lint fuzz bench atscale services services-down samples openapi screenshots chaos hostile
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -53,6 +53,9 @@ hostile: build ## send N damaged files (default 1000), drawn from SEED, to a She
 
 mutants: ## take each guard out of a copy of the tree and show that a test fails
 	go run ./chaos/mutants
+
+atscale: ## run the calls of the store among ROWS tasks and events (default 10 million) on MariaDB and PostgreSQL; needs `make services`
+	SHEAF_TEST_ROWS=$(or $(ROWS),10000000) SHEAF_TEST_REQUIRE=1 go test ./taskstore/sqlstore -run 'TestReadsDoNotGrow/(mysql|postgres)' -count=1 -v -timeout 2h
 
 services: ## start private MariaDB, PostgreSQL, Redis, MinIO and Elasticsearch; prints their addresses
 	@scripts/services.sh up $(SERVICES)

@@ -23,7 +23,8 @@ func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) 
 	if canceledToo && len(f.IDs) > 0 {
 		w.add("t.state IN ('dead','canceled')")
 	} else {
-		w.add("t.state='dead'")
+		// All values of paused: k_feed then finds the tenant's among those of all.
+		w.add("t.state='dead' AND t.paused IN (0,1,2,3)")
 	}
 	w.when(f.Kind != "", "t.kind=?", string(f.Kind))
 	w.when(f.Code != "", "t.failure_code=?", f.Code)

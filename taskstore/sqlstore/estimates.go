@@ -40,9 +40,11 @@ func finishedQuery(columns, kinds string) string {
 type recent[T any] struct {
 	age time.Duration // negative: it is read each time
 
-	mu    sync.Mutex
-	value T
-	until time.Time
+	mu      sync.Mutex
+	value   T
+	until   time.Time
+	took    time.Duration // for the last read
+	reading bool          // beside the callers
 }
 
 // samples are what the estimates of all jobs are made of.
@@ -81,18 +83,54 @@ func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error)
 		return r.value, nil
 	}
 	value, large, err := read()
-	if err != nil {
-		return value, err
+	if err == nil {
+		r.put(value, large, begun)
 	}
+	return value, err
+}
+
+// put stores what a read that began then has found. The lock is held.
+func (r *recent[T]) put(value T, large bool, begun time.Time) {
 	r.value = value
 	if now := time.Now(); r.age >= 0 {
-		took, pause := now.Sub(begun), r.age
+		pause := r.age
+		r.took = now.Sub(begun)
 		if !large {
-			pause = min(pause, seldomShare*took)
+			pause = min(pause, seldomShare*r.took)
 		}
-		r.until = now.Add(max(pause, recentShare*took))
+		r.until = now.Add(max(pause, recentShare*r.took))
 	}
-	return value, nil
+}
+
+// What takes longer to read than slowRead is read in the background, as long as the
+// value is not older than staleAge: no caller waits for seconds, once a minute.
+const (
+	slowRead = 50 * time.Millisecond
+	staleAge = 5 * time.Minute
+)
+
+// getStale is get for what may take seconds to read. read must not depend on the
+// caller's context: it may go on after the caller has its answer.
+func (r *recent[T]) getStale(read func() (value T, large bool, err error)) (T, error) {
+	r.mu.Lock()
+	now := time.Now()
+	if r.took < slowRead || now.Before(r.until) || now.Sub(r.until) > staleAge {
+		r.mu.Unlock()
+		return r.get(read)
+	}
+	defer r.mu.Unlock()
+	if !r.reading {
+		r.reading = true
+		go func() {
+			value, large, err := read()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.reading = false; err == nil {
+				r.put(value, large, now)
+			}
+		}()
+	}
+	return r.value, nil
 }
 
 // backlog is what waits in each lane, of each tenant, all from one moment.
@@ -126,6 +164,16 @@ func (b backlog) others(tenantID string, lane sheaf.Lane) (n int) {
 	return n
 }
 
+// upTo counts what waits of one tenant, up to a lane.
+func (b backlog) upTo(tenantID string, lane sheaf.Lane) (n int) {
+	for l, waiting := range b[tenantID] {
+		if l <= lane {
+			n += waiting
+		}
+	}
+	return n
+}
+
 // Remaining measures what stands between a job and its end.
 func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error) {
 	var left taskstore.Remaining
@@ -134,8 +182,8 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	}
 	db := s.read(ctx)
 	const open = " FROM tasks WHERE job_id=? AND tenant_id=? AND " + isOpen
-	own, err := one[struct{ Own, Unplanned, Running int }](db, "job", jobID,
-		"SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned, COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running"+open, jobID, tenantID)
+	own, err := one[struct{ Own, Unplanned, Running, Pending int }](db, "job", jobID,
+		"SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned, COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running, COALESCE(SUM(CASE WHEN state='pending' THEN 1 ELSE 0 END), 0) AS pending"+open, jobID, tenantID)
 	if err != nil {
 		return left, err
 	}
@@ -150,7 +198,7 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 		return left, err
 	}
 	if last != nil {
-		if err = s.ahead(db, &left, tenantID, jobID, last); err != nil {
+		if err = s.ahead(ctx, &left, tenantID, jobID, own.Pending, last); err != nil {
 			return left, err
 		}
 	}
@@ -210,31 +258,48 @@ func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (_ *sheaf.Delay
 	return &sheaf.Delay{Reason: last.Text, NextAt: toTime(task.RunAt)}, last.Kind == sheaf.EventSnoozed, nil
 }
 
-// ahead counts what is served before the last of a job's tasks: of the own
-// tenant what is in a higher lane, in an earlier phase or has an earlier place,
-// of the others what is in the same or a higher lane. One statement counts the
-// own, and one the others', so that a task which comes or goes meanwhile is in
-// each count or in none. Only columns of one index are looked at, and the cost
-// is that of a sample: there may be a million rows, which are counted now and
-// then for all who ask.
-func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, last *taskRow) error {
+// backlogTimeout bounds the count of all that waits: ten million rows take seconds.
+const backlogTimeout = time.Minute
+
+// aheadExact is up to how many tasks of its own tenant ahead of a job are counted one
+// by one, each time. More are taken from the count that all share.
+const aheadExact = 10_000
+
+// ahead counts what is served before the last of a job's tasks, of which so many are
+// pending: of the own tenant what is in a higher lane, in an earlier phase or has an
+// earlier place, of the others what is in the same or a higher lane. One statement
+// counts the own, and one the others', so that a task which comes or goes meanwhile is
+// in each count or in none. Only columns of one index are looked at, and the cost
+// is that of a sample: there may be ten million rows, which are counted now and
+// then for all callers.
+func (s *estimates) ahead(ctx context.Context, left *taskstore.Remaining, tenantID, jobID string, jobPending int, last *taskRow) error {
+	db := s.read(ctx)
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"
-	n, err := one[struct{ Higher, Earlier, Mine int }](db, "job", jobID, `SELECT (SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane<?) AS higher,
-		(SELECT COUNT(*)`+pending+` AND tenant_id=? AND lane=? AND (phase<? OR phase=? AND place<?)) AS earlier,
-		(SELECT COUNT(*)`+pending+` AND job_id=? AND tenant_id=? AND (lane<? OR lane=? AND (phase<? OR phase=? AND place<?))) AS mine`,
+	counted := func(where string) string {
+		return fmt.Sprintf("(SELECT COUNT(*) FROM (SELECT 1 AS x"+pending+" AND "+where+" LIMIT %d) c)", aheadExact)
+	}
+	n, err := one[struct{ Higher, Earlier, Mine int }](db, "job", jobID, `SELECT `+counted("tenant_id=? AND lane<?")+` AS higher, `+
+		counted("tenant_id=? AND lane=? AND (phase<? OR phase=? AND place<?)")+` AS earlier, `+
+		counted("job_id=? AND tenant_id=? AND (lane<? OR lane=? AND (phase<? OR phase=? AND place<?))")+` AS mine`,
 		tenantID, last.Lane, tenantID, last.Lane, last.Phase, last.Phase, last.Place,
 		jobID, tenantID, last.Lane, last.Lane, last.Phase, last.Phase, last.Place)
 	if err != nil {
 		return err
 	}
-	waiting, err := s.backlog.get(func() (backlog, bool, error) {
-		b, err := readBacklog(db)
+	waiting, err := s.backlog.getStale(func() (backlog, bool, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backlogTimeout)
+		defer cancel()
+		b, err := readBacklog(s.read(ctx))
 		return b, b.others("", sheaf.LaneBackfill) > costSample, err
 	})
 	if err != nil {
 		return err
 	}
-	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, waiting.others(tenantID, sheaf.Lane(last.Lane))
+	lane := sheaf.Lane(last.Lane)
+	left.AheadOwn, left.AheadOthers = n.Higher+n.Earlier-n.Mine, waiting.others(tenantID, lane)
+	if max(n.Higher, n.Earlier, n.Mine) >= aheadExact {
+		left.AheadOwn = max(waiting.upTo(tenantID, lane)-jobPending, 0)
+	}
 	if left.AheadOwn+left.AheadOthers == 0 {
 		return nil
 	}

@@ -16,40 +16,75 @@ import (
 	"sheaf/taskstore/storetest"
 )
 
-// backlog fills the tasks table by one statement an engine: n pending tasks of
-// 50 tenants in three lanes, and beside them many that are done, and some
-// that wait, run and are dead. It returns how many rows there are.
-func backlog(t *testing.T, f *storetest.Fixture, pending int) {
+// perStatement bounds the rows that one statement of fillTable writes, and so the
+// transaction that an engine has to be able to undo.
+const perStatement = 1_000_000
+
+// fillTable writes n rows into a table, from 1 on: columns are those of values, in which
+// {i} stands for the row's number. Over so many rows indexes that are made at the end
+// are sorted once, instead of being searched for each row.
+func fillTable(t *testing.T, f *storetest.Fixture, table, columns, values string, n int) {
 	t.Helper()
-	const columns = "(id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, phase, place, state, run_at, lease_until, worker_id, created_at, reuse_key)"
-	values := func(i, pad, mod string) string {
-		return fmt.Sprintf(`SELECT %[1]s, %[2]s, 'ds', %[3]s, 'job', 1, 'parse', %[4]s, %[4]s, 1+%[5]s, CASE WHEN %[7]s<2 THEN 0 WHEN %[7]s<4 THEN 1 WHEN %[7]s<6 THEN 2 ELSE 3 END, %[4]s, CASE WHEN %[6]s<90 THEN 'pending' WHEN %[6]s<97 THEN 'done'
-			WHEN %[6]s=97 THEN 'retry_wait' WHEN %[6]s=98 THEN 'running' ELSE 'dead' END, %[4]s, CASE WHEN %[6]s=98 THEN 9999999999999 ELSE 0 END, 'w', 1, %[1]s`,
-			pad, "CONCAT('t', "+fmt.Sprintf(mod, i, 50)+")", "CONCAT('d', FLOOR("+i+"/300))", i, fmt.Sprintf(mod, i, 3), fmt.Sprintf(mod, "FLOOR("+i+"/150)", 100), fmt.Sprintf(mod, i, 7))
-	}
-	n := pending * 100 / 90
-	switch f.Engine {
-	case "sqlite":
-		q := strings.NewReplacer("CONCAT('t', ", "('t' || ", "CONCAT('d', FLOOR(i/300))", "('d' || (i/300))", "FLOOR(i/150)", "(i/150)").Replace(
-			values("i", "printf('%032d', i)", "(%s %% %d)"))
-		// Indexes that are made at the end are sorted once, instead of being
-		// searched for each row.
-		made := f.Strings("SELECT sql FROM sqlite_master WHERE type='index' AND tbl_name='tasks' AND sql IS NOT NULL")
-		for _, name := range f.Strings("SELECT name FROM sqlite_master WHERE type='index' AND tbl_name='tasks' AND sql IS NOT NULL") {
+	var restore []string
+	switch {
+	case f.Engine == "sqlite":
+		restore = f.Strings("SELECT sql FROM sqlite_master WHERE type='index' AND tbl_name=? AND sql IS NOT NULL", table)
+		for _, name := range f.Strings("SELECT name FROM sqlite_master WHERE type='index' AND tbl_name=? AND sql IS NOT NULL", table) {
 			f.Exec("DROP INDEX " + name)
 		}
-		f.Exec(fmt.Sprintf("INSERT INTO tasks %s WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) %s FROM s", columns, n, q))
-		for _, q := range made {
-			f.Exec(q)
+	case n < perStatement:
+	case f.Engine == "postgres":
+		const own = "FROM pg_indexes WHERE tablename=? AND indexdef NOT LIKE 'CREATE UNIQUE%'"
+		restore = f.Strings("SELECT indexdef "+own, table)
+		for _, name := range f.Strings("SELECT indexname "+own, table) {
+			f.Exec("DROP INDEX " + name)
 		}
-	case "mysql":
-		f.Exec(fmt.Sprintf("INSERT INTO tasks %s %s FROM (SELECT a.i + 1000*b.i AS i FROM (%s) a, (%s) b) s WHERE i<%d", columns,
-			values("i", "LPAD(i, 32, '0')", "MOD(%s, %d)"), thousand, thousand, n))
-		f.Exec("ANALYZE TABLE tasks")
-	case "postgres":
-		f.Exec(fmt.Sprintf("INSERT INTO tasks %s %s FROM generate_series(1, %d) s(i)", columns, values("i", "LPAD(i::text, 32, '0')", "MOD((%s)::int, %d)"), n))
-		f.Exec("ANALYZE tasks")
+	case f.Engine == "mysql":
+		const own = "FROM information_schema.statistics WHERE table_schema=DATABASE() AND table_name=? AND non_unique=1 GROUP BY index_name"
+		for _, index := range f.Strings("SELECT CONCAT(index_name, ' (', GROUP_CONCAT(column_name ORDER BY seq_in_index), ')') "+own, table) {
+			name, _, _ := strings.Cut(index, " ")
+			restore = append(restore, "CREATE INDEX "+strings.Replace(index, " ", " ON "+table+" ", 1))
+			f.Exec("DROP INDEX " + name + " ON " + table)
+		}
 	}
+	for from := 0; from < n; from += perStatement {
+		rows := min(perStatement, n-from)
+		source := map[string]string{
+			"sqlite":   fmt.Sprintf("(WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d) SELECT i FROM s) s", rows),
+			"mysql":    fmt.Sprintf("(SELECT a.i + 1000*b.i + 1 AS i FROM (%s) a, (%s) b) s WHERE s.i<=%d", thousand, thousand, rows),
+			"postgres": fmt.Sprintf("generate_series(1, %d) s(i)", rows),
+		}[f.Engine]
+		f.Exec("INSERT INTO " + table + " (" + columns + ") SELECT " + strings.ReplaceAll(values, "{i}", fmt.Sprintf("(s.i+%d)", from)) + " FROM " + source)
+	}
+	for _, q := range restore {
+		f.Exec(q)
+	}
+	if analyze := map[string]string{"mysql": "ANALYZE TABLE ", "postgres": "ANALYZE "}[f.Engine]; analyze != "" {
+		f.Exec(analyze + table)
+	}
+}
+
+// backlog fills the tasks table and the log: pending tasks of 50 tenants in three
+// lanes, beside them many that are done, and some that wait, run and are dead, and an
+// event of each.
+func backlog(t *testing.T, f *storetest.Fixture, pending int) {
+	t.Helper()
+	text, divided := "LPAD({i}, 32, '0')", "({i} DIV %d)"
+	concat := "CONCAT('%s', %s)"
+	switch f.Engine {
+	case "sqlite":
+		text, divided, concat = "printf('%032d', {i})", "({i}/%d)", "('%s' || %s)"
+	case "postgres":
+		text, divided = "LPAD({i}::text, 32, '0')", "({i}/%d)"
+	}
+	by := func(n int) string { return fmt.Sprintf(divided, n) }
+	tenant, doc, job := fmt.Sprintf(concat, "t", "({i}%50)"), fmt.Sprintf(concat, "d", by(300)), fmt.Sprintf(concat, "j", by(30_000))
+	n := pending * 100 / 90
+	fillTable(t, f, "tasks", "id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, phase, place, state, run_at, lease_until, worker_id, created_at, started_at, reuse_key",
+		text+", "+tenant+", 'ds', "+doc+", "+job+", 1, 'parse', {i}, {i}, 1+{i}%3, CASE WHEN {i}%7<2 THEN 0 WHEN {i}%7<4 THEN 1 WHEN {i}%7<6 THEN 2 ELSE 3 END, {i}, "+
+			strings.ReplaceAll("CASE WHEN {b}<90 THEN 'pending' WHEN {b}<97 THEN 'done' WHEN {b}=97 THEN 'retry_wait' WHEN {b}=98 AND {i}%50=0 THEN 'running' WHEN {b}=98 THEN 'done' ELSE 'dead' END, {i}, CASE WHEN {b}=98 AND {i}%50=0 THEN 9999999999999 ELSE 0 END, 'w', 1, CASE WHEN {b}<90 THEN 0 ELSE {i} END", "{b}", by(150)+"%100")+
+			", "+text, n)
+	fillTable(t, f, "events", "tenant_id, dataset_id, job_id, doc_id, gen, task_id, subject_id, kind, at", tenant+", 'ds', "+job+", "+doc+", 1, "+text+", "+text+", 'done', {i}", n)
 }
 
 // thousand is 0 to 999 as a derived table, in SQL that MySQL and MariaDB share.
@@ -115,6 +150,7 @@ func TestReadsDoNotGrowWithTheBacklog(t *testing.T) {
 			}
 		}
 		checkIndexes(t, f)
+		checkCalls(t, f)
 	})
 }
 
