@@ -53,6 +53,8 @@ type Service struct {
 	// 0 means a day.
 	UploadLife time.Duration
 	Price      Price // what work is charged, for dry runs
+
+	warned seldom // of datasets whose runs cannot start
 }
 
 // maxDefaultUpload is the bound on one file where none is configured.
@@ -774,7 +776,9 @@ func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) 
 				}
 				budget, err := kind.BudgetIn(d.ParseConfig)
 				if err != nil || budget.MaxPrice > 0 && s.ChatPrice == 0 { // it was refused, or the price was known then
-					s.Log.WarnContext(ctx, "no run begins by itself: its budget cannot be kept; correct it in the dataset's settings, or set chat.price_per_million_tokens", "dataset", d.ID, "kind", kind.Kind, "error", err)
+					if s.warned.due(d.ID + string(kind.Kind)) {
+						s.Log.WarnContext(ctx, "no run starts automatically: its budget cannot be kept; correct it in the dataset's settings, or set chat.price_per_million_tokens", "dataset", d.ID, "kind", kind.Kind, "error", err)
+					}
 					continue
 				}
 				begun, err := s.startWanted(ctx, d, kind.Kind, options, budget)
