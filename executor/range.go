@@ -391,7 +391,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	}
 	// A task never fails because its diagnostics could not be stored.
 	if err := e.cfg.Store.AppendEvents(ctx, t.Held(), output); err != nil {
-		e.cfg.Log.WarnContext(ctx, "the parser's last lines were not written", "task", t.ID, "error", err)
+		e.cfg.Log.WarnContext(ctx, "could not write the parser's last lines", "task", t.ID, "error", err)
 	}
 	if missing := ledgerOf(units).Missing([]sheaf.Range{t.Range}); len(missing) > 0 {
 		return nil, nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)

@@ -237,7 +237,7 @@ func (s *Service) Discard(ctx context.Context, staged ...*Staged) {
 		// The caller may be gone; the bytes must go all the same.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		if err := s.Blobs.Delete(clean, st.Document.BlobKey); err != nil {
-			s.Log.WarnContext(ctx, "bytes of a broken upload stay behind; doctor finds them", "key", st.Document.BlobKey, "error", err)
+			s.Log.WarnContext(ctx, "could not delete the bytes of a failed upload; sheaf doctor finds them", "key", st.Document.BlobKey, "error", err)
 		}
 		cancel()
 	}

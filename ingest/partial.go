@@ -400,7 +400,7 @@ func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids
 	done, refused, err := s.submitBound(ctx, dataset, jobID, uploads, from)
 	if (err != nil || done == nil) && !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the job may be there
 		if uerr := s.Catalog.UnbindUploads(context.WithoutCancel(ctx), dataset.TenantID, jobID); uerr != nil {
-			s.Log.WarnContext(ctx, "uploads stay bound to a job that did not come to be; submit the same ones again", "job", jobID, "error", uerr)
+			s.Log.WarnContext(ctx, "uploads remain bound to a job that was not created; submit them again", "job", jobID, "error", uerr)
 		}
 	}
 	return done, refused, err

@@ -370,7 +370,7 @@ func (s *Set) passed(ctx context.Context, m *Member, st *State, note func() (boo
 		switch {
 		case !st.Gate.Passed:
 			st.Phase, st.Want, st.Auto = Refused, "", false
-			s.cfg.Log.WarnContext(ctx, "the new index did not pass the gate; search goes on with the old one", "reason", st.Gate.Reason)
+			s.cfg.Log.WarnContext(ctx, "the new index did not pass the gate; search stays on the old one", "reason", st.Gate.Reason)
 		case st.Want == Switch, st.Auto && st.Beside.Tenant != "":
 			st.arrive()
 		case st.Auto:

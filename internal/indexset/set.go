@@ -329,7 +329,7 @@ func (s *Set) check(ctx context.Context, first bool) error {
 		return err
 	}
 	reason := sheaf.AsFailure(err, "").Message
-	s.cfg.Log.WarnContext(ctx, "the index is lost and is filled anew from the artifacts; nothing is parsed", "reason", reason)
+	s.cfg.Log.WarnContext(ctx, "the index is lost; rebuilding it from the artifacts, without parsing", "reason", reason)
 	part, alone := errors.AsType[*partError](err)
 	if v.Live.Index == nil && s.cfg.Remove != nil && !alone {
 		if err := s.cfg.Remove(v.State.Live); err != nil {

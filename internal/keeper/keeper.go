@@ -281,7 +281,7 @@ func (k *Keeper) Loops() map[string]*Counts {
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.cfg.Sole {
 		if n, err := k.cfg.Store.ReleaseRunning(ctx); err != nil {
-			k.cfg.Log.Warn("tasks of the previous run could not be given back; their leases will end", "error", err)
+			k.cfg.Log.Warn("could not release tasks of the previous run; they are retried when their leases expire", "error", err)
 		} else if n > 0 {
 			k.cfg.Log.Info("gave back tasks that the previous run had not finished", "tasks", n)
 		}
@@ -406,7 +406,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 		wait := jitter(l.every)
 		if err != nil && ctx.Err() == nil {
 			l.counts.Failed.Add(1)
-			k.cfg.Log.Warn("a keeper loop failed; it runs again", "loop", l.name, "error", err)
+			k.cfg.Log.Warn("keeper loop failed; retrying", "loop", l.name, "error", err)
 		} else if n >= batch {
 			wait = 20 * time.Millisecond
 		}
@@ -515,7 +515,7 @@ func (k *Keeper) shares(ctx context.Context, tenants []taskstore.TenantLoad) boo
 		if err := k.cfg.Queue.SetShare(ctx, t.TenantID, t.Weight, t.Cap); err != nil {
 			// Told again at the next look. Until then the queue's default holds,
 			// which is no reason to keep the work from it.
-			k.cfg.Log.Warn("the queue was not told a tenant's share", "tenant", t.TenantID, "error", err)
+			k.cfg.Log.Warn("could not update a tenant's share in the queue", "tenant", t.TenantID, "error", err)
 			return false
 		}
 		k.shared[t.TenantID] = t
@@ -568,7 +568,7 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	n, err := k.cfg.Store.Reap(ctx, p, batch)
 	k.reaped, k.reapFailed = time.Now(), err != nil
 	if n > 0 {
-		k.cfg.Log.Warn("took tasks back from executors that are gone", "tasks", n)
+		k.cfg.Log.Warn("recovered tasks from executors that are gone", "tasks", n)
 		_ = k.cfg.Queue.Notify(ctx) // only a wake-up
 		k.Notify()
 	}

@@ -76,7 +76,7 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 		won, err := p.Lock.Acquire(attempt, token, p.TTL)
 		cancel()
 		if err != nil && ctx.Err() == nil && !failing {
-			p.Log.Warn("cannot campaign for leadership; trying on", "error", err)
+			p.Log.Warn("cannot campaign for leadership; retrying", "error", err)
 		}
 		failing = err != nil
 		if won {

@@ -241,7 +241,7 @@ func (s *Sender) attempt(ctx context.Context, w *taskstore.Webhook, m *taskstore
 		end.State = taskstore.DeliveryDead
 	}
 	s.observe(end.State)
-	s.Log.WarnContext(ctx, "a webhook did not take a message", "webhook", w.ID, "event", m.EventID, "attempt", m.Attempts, "status", status, "error", err, "state", end.State)
+	s.Log.WarnContext(ctx, "webhook delivery failed", "webhook", w.ID, "event", m.EventID, "attempt", m.Attempts, "status", status, "error", err, "state", end.State)
 	return end
 }
 

@@ -136,7 +136,7 @@ func (b *Breaker) leave(ctx context.Context, err error) error {
 // open begins a rest; the caller holds mu.
 func (b *Breaker) open(rest time.Duration, cause error) {
 	if b.rest == 0 {
-		b.log.Warn("a dependency does not answer; calls to it are held back", "dependency", b.name, "rest", rest, "error", cause)
+		b.log.Warn("dependency does not respond; calls to it are held back", "dependency", b.name, "rest", rest, "error", cause)
 	}
 	b.refusal = nil
 	if errors.Is(cause, sheaf.ErrMisconfigured) {

@@ -53,7 +53,7 @@ func (w *Worker) releaseUnresolved(ctx context.Context) {
 	}
 	held, err := w.cfg.Store.Held(ctx, w.id, ids)
 	if err != nil {
-		w.cfg.Log.Warn("asking for claims whose answer was lost failed; they are asked for again", "tasks", len(ids), "error", err)
+		w.cfg.Log.Warn("could not resolve claims whose response was lost; retrying", "tasks", len(ids), "error", err)
 		return
 	}
 	given := 0

@@ -258,7 +258,7 @@ func (w *Worker) take(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			trouble = min(trouble+1, 3) // 2 s: a longer wait is missed when the queue is back
-			w.cfg.Log.Warn("taking from the queue failed; trying again", "error", err)
+			w.cfg.Log.Warn("take failed; retrying", "error", err)
 			sleep(ctx, jitter(250*time.Millisecond<<trouble))
 		case len(hints) == 0:
 			trouble = 0
@@ -390,7 +390,7 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 			w.unresolve(h.TaskID) // what runs may be the claim that nobody knows of
 		}
 		if err := w.cfg.Queue.Ack(ctx, h, refused.State == sheaf.TaskRunning); err != nil {
-			w.cfg.Log.Warn("ack failed; the hint will come again", "task", h.TaskID, "tenant", h.TenantID, "error", err)
+			w.cfg.Log.Warn("ack failed; the hint will be redelivered", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		}
 		return nil, nil
 	}
@@ -421,7 +421,7 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 	// not wait for the ack; drain does, so that Leave finds nothing to give back.
 	w.tasks.Go(func() {
 		if err := w.cfg.Queue.Ack(ctx, h, true); err != nil {
-			w.cfg.Log.Warn("ack failed; the hint will come again and be refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
+			w.cfg.Log.Warn("ack failed; the hint will be redelivered and refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		}
 	})
 	w.capacity.claimed(time.Since(before))
@@ -467,11 +467,11 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		log.DebugContext(ctx, "the task was called off; its result is dropped")
 	case errors.Is(err, sheaf.ErrStale):
 		w.cfg.Observe.StaleWrite(t.Kind)
-		log.WarnContext(ctx, "the task belongs to somebody else now; its result is dropped")
+		log.WarnContext(ctx, "the task was reassigned; its result is dropped")
 	case err != nil:
 		// The store may still hold the task as run here: it is given back.
 		w.unresolve(t.ID)
-		log.ErrorContext(ctx, "the end of the task could not be written; it will be tried again", "error", err)
+		log.ErrorContext(ctx, "could not write the end of the task; retrying", "error", err)
 	default:
 		w.cfg.Observe.Finished(t.Kind, state, time.Since(begun))
 		if state == sheaf.TaskDone {
@@ -480,7 +480,7 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
 	}
 	if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
-		log.WarnContext(ctx, "the queue was not told that the task ended; reconciliation will", "error", err)
+		log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)
 	}
 	w.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
@@ -664,7 +664,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	}, w.cfg.Lease, held)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.cfg.Log.Warn("heartbeat failed; tasks stop when their lease may have ended", "error", err)
+			w.cfg.Log.Warn("heartbeat failed; tasks stop when their leases may have expired", "error", err)
 		}
 		return
 	}

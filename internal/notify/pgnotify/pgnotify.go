@@ -131,7 +131,7 @@ func (c *Client) run(ctx context.Context) {
 		if listened {
 			wait = c.cfg.MinWait
 		}
-		c.cfg.Log.Warn("notifications between processes are down; queues poll meanwhile", "retry_in", wait, "error", err)
+		c.cfg.Log.Warn("notifications between processes are unavailable; queues poll meanwhile", "retry_in", wait, "error", err)
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
 		case <-ctx.Done():

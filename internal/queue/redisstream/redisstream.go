@@ -116,7 +116,7 @@ func (s *shard) met(ctx context.Context, begun time.Time, err error) {
 	s.mu.Unlock()
 	switch {
 	case changed && err != nil:
-		s.cfg.Log.Warn("a Redis of the queue is away; its lanes wait until it is back, the others go on", "lanes", s.lanes, "error", err)
+		s.cfg.Log.Warn("a Redis of the queue is unavailable; its lanes wait, the others continue", "lanes", s.lanes, "error", err)
 	case changed:
 		s.cfg.Log.Info("a Redis of the queue is back", "lanes", s.lanes)
 	}
@@ -739,7 +739,7 @@ func (q *Queue) claimIdle(ctx context.Context, s *shard, tenantID string, lane s
 			return hints, err
 		}
 		if len(deleted) > 0 {
-			q.cfg.Log.Warn("stream entries were deleted while a worker had them; the keeper publishes their tasks again if they still wait",
+			q.cfg.Log.Warn("stream entries were deleted while a worker held them; the keeper republishes their tasks if they are still pending",
 				"stream", stream, "entries", deleted)
 		}
 		for _, entry := range entries {
@@ -897,7 +897,7 @@ func (q *Queue) Cancels(ctx context.Context) <-chan string {
 			read, err := q.main.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Count: 100, Block: maxBlock}).Result()
 			if err != nil && !errors.Is(err, redis.Nil) && ctx.Err() == nil {
 				if !failing {
-					q.cfg.Log.Warn("cannot listen for cancel signals; the heartbeat carries them meanwhile", "error", wrap(ctx, "cancels", err))
+					q.cfg.Log.Warn("cannot listen for cancel signals; heartbeats deliver them meanwhile", "error", wrap(ctx, "cancels", err))
 				}
 				failing = true
 				select {
@@ -963,7 +963,7 @@ func (q *Queue) Changes(ctx context.Context) <-chan struct{} {
 			switch {
 			case err != nil:
 				if !failing {
-					q.cfg.Log.Warn("cannot listen for changes in other processes; the keeper looks for them now and then meanwhile", "error", err)
+					q.cfg.Log.Warn("cannot listen for changes in other processes; the keeper polls meanwhile", "error", err)
 				}
 				from, failing, wait = "", true, time.Second
 			case next != from:
