@@ -17,8 +17,8 @@ func TestLongPollInACrowdAnswersTheEnd(t *testing.T) {
 		if _, err := c.Catalog.CreateDataset(t.Context(), sheaf.Dataset{TenantID: sheaf.LocalTenant, Name: "crowd"}); err != nil {
 			t.Fatal(err)
 		}
-		service := *c.Ingest
-		other = &service
+		in := c.Ingest
+		other = &ingest.Service{Catalog: in.Catalog, Blobs: in.Blobs, Queue: in.Queue, Formats: in.Formats, Log: in.Log}
 	})
 	var sent SubmitAnswer
 	s.must(&sent, "POST", "/v1/datasets/crowd/documents?name=a.txt", "text")

@@ -145,8 +145,11 @@ func TestTenantMovesToAnIndexOfItsOwnAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if answer, err := w.searcher(s).Search(ctx, "u", search.Request{Query: "numbered " + word(3) + "aa", Limit: 5}); err != nil || len(answer.Hits) == 0 {
+	if answer, err := w.searcher(s).Search(ctx, "u", search.Request{Query: "numbered " + word(3) + "aa", Limit: 5}); err != nil || len(answer.Hits) == 0 || answer.Index.Stale {
 		t.Fatalf("others find %+v, %v", answer, err)
+	}
+	if answer, err := w.searcher(s).Search(ctx, "t", search.Request{Query: "numbered", Limit: 5}); err != nil || !answer.Index.Stale {
+		t.Fatalf("the tenant whose index is lost is answered %+v, %v; want stale", answer, err)
 	}
 	w.step(s, settled(s))
 	if now := keys(w.held("u")); !slices.Equal(now, []string{shared}) {
@@ -204,6 +207,12 @@ func TestSharedIndexIsLostBesideATenantsOwn(t *testing.T) {
 	for s.View().State.Lost == "" {
 		if _, err := s.Step(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for tenant, stale := range map[string]bool{"t": false, "u": true} {
+		answer, err := w.searcher(s).Search(t.Context(), tenant, search.Request{Query: "numbered", Limit: 5})
+		if err != nil || answer.Index.Stale != stale {
+			t.Fatalf("%s is answered %+v, %v; want stale %v", tenant, answer, err, stale)
 		}
 	}
 	if _, _, err := s.Act(t.Context(), indexset.Cancel, false, false); !errors.Is(err, sheaf.ErrConflict) {

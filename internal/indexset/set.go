@@ -383,8 +383,8 @@ func (s *Set) Verify(ctx context.Context) error {
 	return err
 }
 
-// Source returns what to search now.
-func (s *Set) Source(context.Context) (search.Source, error) {
+// Source returns what to search now for a tenant.
+func (s *Set) Source(_ context.Context, tenantID string) (search.Source, error) {
 	v := s.View()
 	if v.Live.Index == nil {
 		return search.Source{}, unavailable(v.Live.Err)
@@ -393,7 +393,7 @@ func (s *Set) Source(context.Context) (search.Source, error) {
 		return search.Source{}, *err
 	}
 	src := search.Source{Index: v.Live.Index, Embedder: v.Live.Embedder}
-	if f := v.State.stale(); f != nil {
+	if f := v.State.stale(); f != nil && v.State.misses(tenantID) {
 		src.Stale = f
 	}
 	return src, nil
@@ -413,6 +413,15 @@ func (st *State) stale() *sheaf.Failure {
 	}
 	return sheaf.FailRetryable(sheaf.CategoryTarget, "index_rebuilding",
 		"The index was lost and is filled anew from the artifacts, %d of %d ranges so far: what is not in yet is not found. (%s)", st.Fill.filled(), st.Fill.Total, st.Lost)
+}
+
+// misses reports whether a lost index held chunks of the tenant: the shared one has
+// nothing of a tenant with its own, and that has nothing of others.
+func (st *State) misses(tenantID string) bool {
+	if st.LostTenant != "" {
+		return tenantID == st.LostTenant
+	}
+	return st.Live.dedicatedTo(tenantID) < 0
 }
 
 // filled is the number of results written.

@@ -240,8 +240,9 @@ type Searcher struct {
 	Index      index.Index
 	Embedder   embed.Embedder // of the index's model; nil for an index without vectors
 	Visibility Visibility
-	// Source returns what to search now, instead of Index and Embedder. May be nil.
-	Source func(ctx context.Context) (Source, error)
+	// Source returns what to search now for a tenant, instead of Index and Embedder.
+	// May be nil.
+	Source func(ctx context.Context, tenantID string) (Source, error)
 	// Verify checks, before returning no hits, that the index is still the one that
 	// was filled. May be nil.
 	Verify   func(ctx context.Context) error
@@ -256,7 +257,7 @@ type Searcher struct {
 type Source struct {
 	Index    index.Index
 	Embedder embed.Embedder // of the index's model
-	Stale    *sheaf.Failure // why the index is incomplete; nil if it is not
+	Stale    *sheaf.Failure // why the index is incomplete for the tenant; nil if it is not
 }
 
 // Tagger finds the tags of a query in tag sets.
@@ -292,7 +293,7 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 		return answer, nil
 	}
 	if s.Source != nil {
-		src, err := s.Source(ctx)
+		src, err := s.Source(ctx, tenantID)
 		if err != nil {
 			return nil, err
 		}
