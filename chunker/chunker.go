@@ -1,12 +1,12 @@
-// Package chunker cuts the blocks of one range into chunks: the stage between
-// parsing and embedding. It is pure and deterministic, but for what Input.Embed
-// and Input.Summarise answer: the same blocks and settings give the same
+// Package chunker cuts the parsed blocks of one range into chunks: the stage
+// between parsing and embedding. Apart from what Input.Embed and Input.Summarise
+// return, it is pure and deterministic: the same blocks and settings give the same
 // chunks, byte for byte.
 package chunker
 
 import "sheaf"
 
-// Input is one range of a document, parsed.
+// Input is one parsed range of a document.
 type Input struct {
 	DocumentID string
 	Generation int
@@ -14,16 +14,15 @@ type Input struct {
 	Range      sheaf.Range
 	// Headings is the heading path in force where the range starts, outermost first.
 	Headings []string
-	// HeadingLevels are theirs; nil means 1, 2, 3 …
+	// HeadingLevels are the levels of Headings; nil means 1, 2, 3 …
 	HeadingLevels []int
-	// Outline, where it is not nil, is filled with the headings met and the
-	// floors of the chunks.
+	// Outline, if not nil, receives the headings found and the chunks' floors.
 	Outline *sheaf.RangeOutline
 	Units   []sheaf.UnitResult
 	Config  sheaf.ParseConfig // merged with the defaults
-	// Embed returns a vector a text, for the methods that cut by meaning.
+	// Embed returns one vector per text, for the methods that cut by meaning.
 	Embed func(texts []string) ([][]float32, error)
-	// Summarise returns a summary a section, each of up to maxTokens, "" for one
-	// that it has nothing to say about; nil picks sentences instead.
+	// Summarise returns one summary per section, each of up to maxTokens, or "" for
+	// a section it cannot summarise; if nil, sentences are picked instead.
 	Summarise func(sections []string, maxTokens int) ([]string, error)
 }

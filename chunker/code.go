@@ -17,8 +17,8 @@ type declaration struct {
 	name     string
 }
 
-// joinCode makes one block of code blocks that follow each other in a unit:
-// parsers cut long files anywhere between declarations.
+// joinCode merges code blocks that follow each other in a unit into one: parsers
+// cut long files anywhere between declarations.
 func joinCode(blocks []sheaf.Block) []sheaf.Block {
 	var out []sheaf.Block
 	var more []byte // text of the last block of out, when others follow it
@@ -29,7 +29,7 @@ func joinCode(blocks []sheaf.Block) []sheaf.Block {
 	}
 	for _, b := range blocks {
 		if n := len(out); n > 0 && b.Kind == sheaf.BlockCode && out[n-1].Kind == sheaf.BlockCode && b.Lang == out[n-1].Lang && len(b.Spans)+len(out[n-1].Spans) == 0 {
-			if more == nil { // copied once for a run of blocks, not once for each
+			if more == nil { // copied once per run of blocks, not once per block
 				more = append(more, out[n-1].Text...)
 			}
 			more = append(append(more, "\n\n"...), b.Text...)
@@ -43,9 +43,9 @@ func joinCode(blocks []sheaf.Block) []sheaf.Block {
 }
 
 // syntax adds a code block declaration by declaration. Go is cut by its syntax
-// tree; other languages, and Go that does not parse, by indentation: a
-// declaration begins at a line that is not indented and no closing bracket.
-// One that is longer than a chunk is cut again between its members.
+// tree; other languages, and Go that does not parse, by indentation: a declaration
+// begins at an unindented line that is not a closing bracket. One longer than a
+// chunk is cut again between its members.
 func (s *splitter) syntax(b *sheaf.Block) {
 	text := valid(b.Text)
 	f := &frame{open: "```" + fenceLang(b.Lang) + "\n", close: "\n```"}

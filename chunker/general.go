@@ -13,13 +13,13 @@ import (
 // ID names this chunker in the config digest.
 func ID() string { return "general" }
 
-// Version changes whenever the same blocks and settings would yield other
-// chunks with a method that was there before.
+// Version changes whenever an existing method would yield different chunks for the
+// same blocks and settings.
 func Version() int { return 3 }
 
-// Options lists the fields of sheaf.ParseConfig, by JSON name, that a chunk
-// method reads. Only those go into the config digest. pages and the size of
-// tasks are not among them: the range itself is part of a reuse key.
+// Options lists the fields of sheaf.ParseConfig, by JSON name, that a chunk method
+// reads. Only those go into the config digest. pages and the task size are not
+// among them: the range itself is part of a reuse key.
 func Options(method string) []string {
 	out := []string{"chunk_method"}
 	m, _ := settings.MethodByName(method)
@@ -33,7 +33,7 @@ func Options(method string) []string {
 
 const (
 	minTokens   = 16   // below, a table's header or a code fence alone fills a chunk
-	leastTokens = 50   // of a chunk that stands beside one it could be part of: a fifth of the chunks of reports were shorter, and titles outranked statements
+	leastTokens = 50   // minimum for a chunk that could be merged with a neighbour: a fifth of the chunks of reports were shorter, and titles outranked statements
 	maxTokens   = 8191 // the longest input of common embedding models (OpenAI text-embedding-3)
 )
 
@@ -41,29 +41,29 @@ const (
 //
 // No chunk has more than chunk_token_num tokens. Cuts fall, in this order of
 // preference, between blocks, list items and table rows, sentences; inside a
-// sentence only when it is longer than a chunk by itself, and then at line
-// ends, words, runes. A heading starts a chunk and stays with what follows it,
-// and chunks never reach over a heading. A table stands in chunks of its own with
-// its captions, and with texts of fewer than 50 tokens that introduce or follow
-// it, as Markdown, the header in each; a row that does not fit
-// becomes lines of "header: value". An image does too where image_context_size
-// asks for it. Code is fenced in each chunk it reaches.
+// sentence only when it alone is longer than a chunk, and then at line ends, words,
+// runes. A heading starts a chunk and stays with what follows it, and no chunk
+// crosses a heading. A table gets chunks of its own, as Markdown with the header
+// repeated in each, together with its captions and with texts of fewer than 50
+// tokens that introduce or follow it; a row that does not fit becomes lines of
+// "header: value". So does an image if image_context_size is set. Code is fenced in
+// every chunk that contains it.
 //
-// Among equally good places the cut goes where the hash of the text before it
-// is smallest, so that a change moves only the cuts around it: further on the
-// same places win again.
+// Among equally good places the cut goes where the hash of the text before it is
+// smallest, so that an edit moves only the cuts around it: further on the same
+// places win again.
 //
-// Method "general" (alias "naive") does that; what the others do differently
-// is in strategies and in settings.Methods. Chunks that hold a whole slide,
-// answer, abstract or document have up to 8,191 tokens.
+// This describes method "general" (alias "naive"); for how the others differ, see
+// strategies and settings.Methods. Chunks that hold a whole slide, answer, abstract
+// or document have up to 8,191 tokens.
 //
-// Boxes are those of the lines a chunk holds, at most eight or one a page:
-// lines that stand below each other are joined first, then the neighbours
-// whose hull wastes least. Columns maps a table's column names to their types,
-// where the parser knew them. Pages lists units; for spreadsheets these are rows.
+// Boxes are those of the lines a chunk holds, at most eight or one per page:
+// vertically adjacent lines are joined first, then the neighbours whose hull wastes
+// least. Columns maps a table's column names to their types, if the parser knew
+// them. Pages lists units; for spreadsheets these are rows.
 //
-// The error is a *sheaf.Failure about the settings, or the cause of ctx's end,
-// which is looked at every few hundred segments.
+// The error is a *sheaf.Failure about the settings, or the cancellation cause of
+// ctx, which is checked every few hundred segments.
 func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	set, err := optionsOf(in.Config)
 	if err != nil {
@@ -86,8 +86,8 @@ func Chunk(ctx context.Context, in Input) ([]sheaf.Chunk, error) {
 	}
 
 	var out []sheaf.Chunk
-	var sections []string // that out has a summary of,
-	var summaries []int   // at these places
+	var sections []string // the sections summarised in out,
+	var summaries []int   // and the indexes of those summaries
 	for from := 0; from < len(segments) && !w.over(0); {
 		to := from + 1
 		for to < len(segments) && segments[to-1].after != borderHard {
@@ -141,8 +141,8 @@ type options struct {
 	strategy
 	watch        *watch
 	method       string
-	limit        int // most tokens of a chunk
-	overlap      int // most tokens taken over from the chunk before; part of limit
+	limit        int // maximum tokens per chunk
+	overlap      int // maximum tokens repeated from the previous chunk; part of limit
 	soft         []rune
 	hard         []string
 	children     bool // cut chunks at childSoft and childHard
@@ -150,7 +150,7 @@ type options struct {
 	childHard    []string
 	html         bool
 	toc          bool
-	imageContext int // tokens to either side
+	imageContext int // tokens on either side
 	tableContext int
 }
 
@@ -189,14 +189,14 @@ func optionsOf(c sheaf.ParseConfig) (options, error) {
 	return s, nil
 }
 
-// joins reports whether short stretches share chunks with their neighbours:
-// with methods whose chunks are not units of their own, unless tables get the
-// text around them anyway.
+// joins reports whether short stretches share chunks with their neighbours: for
+// methods whose chunks are not units of their own, unless tables get the text
+// around them anyway.
 func (s options) joins() bool {
 	return !s.whole && !s.perUnit && !s.quotes && !s.syntax && !s.semantic && !s.layers && s.row == nil && s.gather == 0 && s.outline == nil && s.tableContext == 0
 }
 
-// of are the options for one stretch between hard borders.
+// of returns the options for one stretch between hard borders.
 func (s options) of(stretch []segment) options {
 	heading := ""
 	if last := &stretch[len(stretch)-1]; stretch[0].block.Kind == sheaf.BlockHeading && len(last.path) > 0 {
@@ -208,7 +208,7 @@ func (s options) of(stretch []segment) options {
 	return s
 }
 
-// delimiters reads the setting: characters, and strings in backticks. The
+// delimiters parses the setting: characters, and strings in backticks. The
 // two-character escapes \n, \t and \r are understood, since people type them.
 func delimiters(setting string) (soft []rune, hard []string) {
 	setting = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r").Replace(setting)
@@ -226,7 +226,7 @@ func delimiters(setting string) (soft []rune, hard []string) {
 		soft = append(soft, r)
 		setting = setting[n:]
 	}
-	// the longest first, so that one that begins like another is found
+	// longest first, so that a delimiter is not shadowed by its own prefix
 	slices.SortStableFunc(hard, func(a, b string) int { return len(b) - len(a) })
 	return soft, hard
 }

@@ -7,11 +7,11 @@ import (
 	"sheaf"
 )
 
-// A strategy is what a chunk method does apart from packing segments up to a
-// limit, which all share. The zero value is method general.
+// A strategy is what distinguishes a chunk method from the others; packing segments
+// up to a limit is common to all. The zero value is method general.
 type strategy struct {
-	// whole makes one chunk of everything up to a hard border, sections
-	// included, as far as the longest chunk reaches.
+	// whole makes one chunk of everything up to a hard border, across sections, up
+	// to the maximum chunk size.
 	whole bool
 	// perUnit ends a chunk where a unit ends.
 	perUnit bool
@@ -24,8 +24,8 @@ type strategy struct {
 	outline outline
 	// contents drops the lines of a printed table of contents.
 	contents bool
-	// uncut tells sections that stay in one chunk however long they are, up to
-	// the longest chunk; by the innermost heading.
+	// uncut reports, by the innermost heading, which sections stay in one chunk up
+	// to the maximum chunk size.
 	uncut func(heading string) bool
 	// row makes a chunk of each table row.
 	row func(t *sheaf.Table, row []string) record
@@ -35,7 +35,7 @@ type strategy struct {
 	semantic bool
 	// layers adds parents and summaries.
 	layers bool
-	// asks takes the heading of a section for a question.
+	// asks treats the heading of a section as a question.
 	asks bool
 }
 
@@ -70,7 +70,8 @@ var strategies = map[string]strategy{
 	"late":         {},
 }
 
-// prepare rewrites the blocks as the method sees them. The input is not changed.
+// prepare rewrites the blocks the way the method sees them. The input is not
+// changed.
 func (st strategy) prepare(in Input, w *watch) Input {
 	if st.outline == nil && !st.contents && !st.quotes && !st.syntax {
 		return in
@@ -114,7 +115,7 @@ func (st strategy) prepare(in Input, w *watch) Input {
 	return in
 }
 
-// part is the bytes [from, to) of a block as a block of its own.
+// part returns the bytes [from, to) of a block as a block of its own.
 func part(b sheaf.Block, from, to int) sheaf.Block {
 	p := b
 	p.Text, p.Spans = b.Text[from:to], nil
@@ -126,7 +127,7 @@ func part(b sheaf.Block, from, to int) sheaf.Block {
 	return p
 }
 
-// headings cuts a paragraph where find sees a heading at the start of a line.
+// headings cuts a paragraph where find detects a heading at the start of a line.
 func headings(b sheaf.Block, find outline, w *watch) []sheaf.Block {
 	if b.Kind != sheaf.BlockParagraph && b.Kind != sheaf.BlockListItem && b.Kind != sheaf.BlockQuote {
 		return []sheaf.Block{b}
@@ -198,8 +199,8 @@ func quoted(blocks []sheaf.Block, w *watch) []sheaf.Block {
 	return out
 }
 
-// withoutContents drops the lines of b that stand in a table of contents and
-// end in a page number; in says whether one is being read.
+// withoutContents drops the lines of b that are in a table of contents and end in a
+// page number; in reports whether one is being read.
 func withoutContents(b sheaf.Block, in bool, w *watch) (sheaf.Block, bool) {
 	title := strings.ToLower(strings.Trim(strings.TrimSpace(b.Text), " :.·"))
 	if len(title) <= 40 && contentsTitles[strings.Join(strings.Fields(title), " ")] {

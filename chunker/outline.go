@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// An outline finds a heading at the start of a line without white space
-// around it: its level from 1 and how many bytes of the line it takes, or 0.
-// alone says that the line is a paragraph by itself.
+// An outline detects a heading at the start of a trimmed line: its level from 1 and
+// how many bytes of the line it takes, or 0. alone reports that the line is a
+// paragraph by itself.
 type outline func(line string, alone bool) (level, n int)
 
-// maxTitle is the longest line, in bytes, that is a heading as a whole.
+// maxTitle is the longest line, in bytes, that counts as a heading as a whole.
 const maxTitle = 100
 
 const (
@@ -48,7 +48,8 @@ func articles(line string, _ bool) (level, n int) {
 	return 0, 0
 }
 
-// endsSentence reports whether the line is prose: more than its number ends in a full stop.
+// endsSentence reports whether the line is prose: longer than a number, and ending
+// in a full stop.
 func endsSentence(line string) bool {
 	return len(line) > 20 && (strings.HasSuffix(line, ".") || strings.HasSuffix(line, "。"))
 }
@@ -70,8 +71,8 @@ func numbered(line string, alone bool) (level, n int) {
 	return 1 + strings.Count(m[1], "."), len(line)
 }
 
-// named returns an outline of lines that are one of the titles, in lower case,
-// alone or followed by a dash or colon.
+// named returns an outline that matches lines consisting of one of the titles,
+// given in lower case, alone or followed by a dash or colon.
 func named(level int, titles map[string]bool) outline {
 	return func(line string, _ bool) (int, int) {
 		if title := strings.ToLower(strings.TrimRight(line, " .:—–-")); len(line) <= 60 && titles[title] {
@@ -95,7 +96,7 @@ var (
 	abstractLine = regexp.MustCompile(`^(?:Abstract|ABSTRACT|Zusammenfassung|Résumé|Resumen)\s?[—–.:-]\s*`)
 )
 
-// paperSections finds numbered sections and the usual ones of a paper.
+// paperSections finds numbered sections and the usual sections of a paper.
 func paperSections(line string, alone bool) (level, n int) {
 	if level, n = paperTitles(line, alone); level > 0 {
 		return level, n

@@ -7,7 +7,8 @@ import (
 	"sheaf"
 )
 
-// pack joins segments into chunks. The segments hold no hard border but the last.
+// pack joins segments into chunks. Only the last segment may be followed by a hard
+// border.
 func pack(segments []segment, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	for from := 0; from < len(segments) && !set.watch.over(0); {
@@ -21,8 +22,8 @@ func pack(segments []segment, set options) []sheaf.Chunk {
 		text := render(all)
 		tokens := CountTokens(text)
 		set.watch.over(len(text))
-		// The sum over segments can be a little below the count of the whole,
-		// for joining changes words at the seams.
+		// The sum over segments can be slightly below the count of the whole,
+		// because joining changes words at the seams.
 		for tokens > set.limit && len(repeated) > 0 {
 			repeated = repeated[1:]
 			all = all[1:]
@@ -48,7 +49,7 @@ func pack(segments []segment, set options) []sheaf.Chunk {
 }
 
 // cut returns the end of the chunk that starts at from: everything if it fits,
-// else the best border in the second half of the limit.
+// otherwise the best border in the second half of the limit.
 func cut(segments []segment, from, limit int) int {
 	sum, low, high := 0, 0, from
 	var f *frame
@@ -87,9 +88,9 @@ func cut(segments []segment, from, limit int) int {
 	return best(segments, from, low, high)
 }
 
-// best picks the end in [low, high]: the best border, and among equals the one
-// with the smallest hash before it. Where there is nothing but glue it looks
-// for a better one nearer to from.
+// best picks the end in [low, high]: the best border, and among equals the one with
+// the smallest hash before it. If there is nothing but glue, it looks for a better
+// one nearer to from.
 func best(segments []segment, from, low, high int) int {
 	to := high
 	for end := low; end <= high; end++ {
@@ -109,8 +110,8 @@ func best(segments []segment, from, low, high int) int {
 	return to
 }
 
-// overlap returns the whole sentences before from that fit into the overlap.
-// Tables and code are not repeated.
+// overlap returns the whole sentences before from that fit into the overlap. Tables
+// and code are not repeated.
 func overlap(segments []segment, from int, set options) []segment {
 	sum, start := 0, from
 	for start > 0 {
@@ -127,7 +128,7 @@ func overlap(segments []segment, from int, set options) []segment {
 	return segments[start:from]
 }
 
-// render writes the segments as one text.
+// render returns the segments as one text.
 func render(segments []segment) string {
 	var text strings.Builder
 	var f *frame
@@ -139,7 +140,7 @@ func render(segments []segment) string {
 		if i > 0 {
 			sep := p.sep
 			if p.frame != f && sep == "\n" {
-				sep = "\n\n" // a line right below a table would be a row of it
+				sep = "\n\n" // a line directly below a table would become a row of it
 			}
 			text.WriteString(sep)
 		}
@@ -156,10 +157,10 @@ func render(segments []segment) string {
 }
 
 // describe fills in everything but text and numbering. own are the chunk's
-// segments, all those with the overlap in front.
+// segments, all those including the overlap in front.
 func describe(own, all []segment, set options) sheaf.Chunk {
 	c := sheaf.Chunk{Kind: kindOf(own, set), HeadingPath: pathOf(own, set), Floor: own[len(own)-1].floor, Boxes: []sheaf.Box{}}
-	if r := own[len(own)-1].record; r != nil { // a heading may stand before it
+	if r := own[len(own)-1].record; r != nil { // a heading may precede it
 		c.Columns, c.Keywords, c.Questions, c.Tags = r.columns, r.keywords, r.questions, r.tags
 	} else if set.asks && own[0].block.Kind == sheaf.BlockHeading && len(c.HeadingPath) > 0 {
 		c.Questions = c.HeadingPath[len(c.HeadingPath)-1:]
@@ -209,14 +210,14 @@ func describe(own, all []segment, set options) sheaf.Chunk {
 	return c
 }
 
-// Bounds of the addresses that a chunk carries: they are stored with it and
-// returned with every hit.
+// Limits on the links of a chunk: they are stored with it and returned with every
+// hit.
 const (
 	maxLinks     = 16
-	maxLinkBytes = 2 << 10 // together
+	maxLinkBytes = 2 << 10 // in total
 )
 
-// addresses are those that a chunk's text leads to, each once.
+// addresses collects the link targets in a chunk's text, without duplicates.
 type addresses struct {
 	list  []string
 	bytes int
@@ -235,8 +236,8 @@ func (a *addresses) of(p *segment) {
 	}
 }
 
-// leads reports whether a link of its block is in the segment. Of a table whose
-// rows have no place every segment has every link.
+// leads reports whether a link of its block falls within the segment. If the rows
+// of a table have no position, every segment has every link.
 func (p *segment) leads(l sheaf.Link) bool {
 	t := p.block.Table
 	if t == nil {
@@ -250,7 +251,7 @@ func (p *segment) leads(l sheaf.Link) bool {
 
 func kindOf(own []segment, set options) sheaf.ChunkKind {
 	var kind sheaf.ChunkKind
-	tables, beside := false, 0 // tokens of text beside tables
+	tables, beside := false, 0 // tokens of text next to tables
 	for i := range own {
 		switch b := own[i].block; {
 		case b.Table != nil:
@@ -260,7 +261,7 @@ func kindOf(own []segment, set options) sheaf.ChunkKind {
 		}
 	}
 	if tables && set.joins() && beside < 2*leastTokens {
-		return sheaf.ChunkTable // with a text before and one behind it at most
+		return sheaf.ChunkTable // with at most one text before and one after it
 	}
 	for i := range own {
 		var k sheaf.ChunkKind
@@ -287,8 +288,9 @@ func kindOf(own []segment, set options) sheaf.ChunkKind {
 	return kind
 }
 
-// pathOf is the heading path of the last segment: the innermost of the headings
-// that open the chunk. A chunk that spans sections has what they share.
+// pathOf returns the heading path of the last segment: the innermost of the
+// headings that open the chunk. A chunk that spans sections has their common
+// prefix.
 func pathOf(own []segment, set options) []string {
 	path := own[len(own)-1].path
 	if set.whole || set.gather > 0 || set.syntax {
@@ -308,8 +310,8 @@ func pathOf(own []segment, set options) []string {
 
 const maxBoxes = 8
 
-// joinBoxes joins lines that stand below each other, then, while there are
-// more than maxBoxes, the neighbours on one page whose hull adds the least area.
+// joinBoxes joins vertically adjacent lines, then, while there are more than
+// maxBoxes, the neighbours on one page whose hull adds the least area.
 func joinBoxes(boxes []sheaf.Box) []sheaf.Box {
 	out := []sheaf.Box{}
 	for _, b := range boxes {
@@ -338,8 +340,8 @@ func joinBoxes(boxes []sheaf.Box) []sheaf.Box {
 	return out
 }
 
-// stacked reports whether b continues a downwards: they share most of the
-// narrower one's width, and the gap is no more than a line.
+// stacked reports whether b continues a downwards: they share most of the narrower
+// one's width, and the gap is no more than a line.
 func stacked(a, b sheaf.Box) bool {
 	if a.Page != b.Page || b.Y1 < a.Y1 {
 		return false

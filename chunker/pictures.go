@@ -7,20 +7,20 @@ import (
 	"sheaf"
 )
 
-// maxPictures bounds the pictures that a chunk names.
+// maxPictures limits the pictures listed in a chunk.
 const maxPictures = 16
 
-// picturesBy finds the block whose chunk names each picture of the units: the
-// picture's own where it has a text, else its caption, else the text before it
-// in its unit, else the text after it. front holds those that stand before the
-// text of their block.
+// picturesBy finds the block whose chunk lists each picture of the units: the
+// picture's own if it has text, else its caption, else the text before it in its
+// unit, else the text after it. front holds pictures that precede their block's
+// text, back those that follow it.
 func picturesBy(units []sheaf.UnitResult) (front, back map[*sheaf.Block][]string) {
 	for i := range units {
 		blocks := units[i].Blocks
 		says := func(k int) bool {
 			return k >= 0 && k < len(blocks) && (blocks[k].Table != nil || strings.TrimSpace(blocks[k].Text) != "")
 		}
-		last := -1 // block before this one that says something
+		last := -1 // the last block before this one that has text
 		for k := range blocks {
 			name := blocks[k].Picture
 			if says(k) {
@@ -54,7 +54,7 @@ func picturesBy(units []sheaf.UnitResult) (front, back map[*sheaf.Block][]string
 	return front, back
 }
 
-// picturesOf are the names of the pictures of segments, each once.
+// picturesOf returns the names of the segments' pictures, without duplicates.
 func picturesOf(segments []segment) []string {
 	var out []string
 	for i := range segments {

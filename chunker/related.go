@@ -8,18 +8,18 @@ import (
 	"sheaf"
 )
 
-// Chunks beside the chunks of the text: children, contents, and what stands
-// around a table or an image.
+// Chunks in addition to those of the text: children, contents, and the context of
+// tables and images.
 
 // children cuts the segments of a chunk at the children's delimiters. It returns
-// nothing when there is nothing to cut. A row of a table and a group of code
-// lines is a child as it is; a heading stays with what follows it.
+// nothing when there is nothing to cut. A table row or a group of code lines is a
+// child as it is; a heading stays with what follows it.
 func children(own []segment, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 	if !set.children {
 		return nil
 	}
 	var groups [][]segment
-	var open []segment // headings that wait for a text
+	var open []segment // headings waiting for text
 	for i := range own {
 		p := own[i]
 		if p.block.Kind == sheaf.BlockHeading {
@@ -39,7 +39,7 @@ func children(own []segment, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 		c := describe(g, g, set)
 		c.Text = render(g)
 		if c.Tokens = CountTokens(c.Text); c.Tokens > set.limit {
-			return nil // the cut made more tokens than it took: the parent serves
+			return nil // cutting increased the token count: the parent serves
 		}
 		c.HeadingPath, c.Floor, c.Role, c.Parent = parent.HeadingPath, parent.Floor, sheaf.RoleChild, parent.Text
 		out = append(out, c)
@@ -47,7 +47,7 @@ func children(own []segment, parent *sheaf.Chunk, set options) []sheaf.Chunk {
 	return out
 }
 
-// cutAt cuts a segment of prose behind each delimiter.
+// cutAt cuts a segment of prose after each delimiter.
 func (p segment) cutAt(soft []rune, hard []string) []segment {
 	if p.frame != nil || p.block.Table != nil {
 		return []segment{p}
@@ -81,9 +81,8 @@ func (p segment) cutAt(soft []rune, hard []string) []segment {
 	return out
 }
 
-// figures makes images of the captions of those that have no text themselves,
-// as in PDF: all that can be read of such an image is its caption. The input is
-// not changed.
+// figures turns the captions of images without text, as in PDF, into images: the
+// caption is all that can be read of such an image. The input is not changed.
 func figures(in Input) Input {
 	units := slices.Clone(in.Units)
 	for i := range units {
@@ -103,7 +102,7 @@ func figures(in Input) Input {
 	return in
 }
 
-// surround gives chunks of tables and images the text before and after them.
+// surround adds the surrounding text to chunks of tables and images.
 func surround(chunks []sheaf.Chunk, set options) {
 	if set.tableContext <= 0 && set.imageContext <= 0 {
 		return
@@ -130,11 +129,11 @@ func surround(chunks []sheaf.Chunk, set options) {
 	}
 }
 
-// beside are the nearest chunks of prose in both directions, beyond those of
-// the same kind; -1 for none.
+// beside holds the nearest chunks of prose in both directions, beyond those of the
+// same kind; -1 for none.
 type beside struct{ before, after int }
 
-// proseBeside finds what stands beside each chunk, in one walk each way.
+// proseBeside finds the neighbours of each chunk, in one pass per direction.
 func proseBeside(chunks []sheaf.Chunk) []beside {
 	out := make([]beside, len(chunks))
 	next := func(i, k, beyond int) int { // k is next to i, beyond what is beside k
@@ -157,8 +156,8 @@ func proseBeside(chunks []sheaf.Chunk) []beside {
 	return out
 }
 
-// textAt is the text of a chunk of prose, the whole of it where that was cut
-// into children; "" for -1.
+// textAt returns the text of a chunk of prose, the parent's text if it was cut into
+// children; "" for -1.
 func textAt(chunks []sheaf.Chunk, k int) string {
 	switch {
 	case k < 0:
@@ -169,7 +168,7 @@ func textAt(chunks []sheaf.Chunk, k int) string {
 	return chunks[k].Text
 }
 
-// head is the sentences at the start of text that fit into limit tokens.
+// head returns the sentences at the start of text that fit into limit tokens.
 func head(text string, limit int, w *watch) string {
 	end, sum := 0, 0
 	for e := range sentenceEnds(text, nil, w) {
@@ -181,7 +180,7 @@ func head(text string, limit int, w *watch) string {
 	return strings.TrimSpace(text[:end])
 }
 
-// tail is the sentences at the end of text that fit into limit tokens.
+// tail returns the sentences at the end of text that fit into limit tokens.
 func tail(text string, limit int, w *watch) string {
 	ends := slices.Collect(sentenceEnds(text, nil, w))
 	begin, sum := len(text), 0
@@ -198,8 +197,8 @@ func tail(text string, limit int, w *watch) string {
 	return strings.TrimSpace(text[begin:])
 }
 
-// tableOfContents lists the headings of the range with the units they start
-// on, in as many chunks as it takes.
+// tableOfContents lists the headings of the range with the units they start on, in
+// as many chunks as needed.
 func tableOfContents(in Input, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	var lines []string

@@ -8,13 +8,12 @@ import (
 	"sheaf"
 )
 
-// What a table row is by the methods that make a chunk of each.
+// Row formats of the methods that make a chunk of each table row.
 
-// pairHeaders are the names under which columns of questions and answers go.
+// pairHeaders are the usual names of question and answer columns.
 var pairHeaders = words("question, questions, q, answer, answers, a, frage, antwort, pregunta, respuesta, réponse, 问题, 答案, 问, 答, content, text, tag, tags, label, labels, description, 标签, 内容, 描述")
 
-// headed reports whether the header names what its columns are, so that it is
-// no pair itself.
+// headed reports whether the header names its columns and so is not itself a pair.
 func headed(columns []string) bool {
 	for _, c := range columns {
 		if pairHeaders[strings.ToLower(cell(c))] {
@@ -40,7 +39,7 @@ func filled(row []string) (first, second, rest string) {
 	return first, second, rest
 }
 
-// pairRow: question and answer.
+// pairRow formats a row as question and answer.
 func pairRow(_ *sheaf.Table, row []string) record {
 	q, a, rest := filled(row)
 	if a == "" {
@@ -53,10 +52,10 @@ func pairRow(_ *sheaf.Table, row []string) record {
 	return record{text: text, questions: []string{q}}
 }
 
-// maxTags bounds the tags of one row.
+// maxTags limits the tags of one row.
 const maxTags = 64
 
-// tagRow: a text and its tags.
+// tagRow formats a row as a text and its tags.
 func tagRow(_ *sheaf.Table, row []string) record {
 	text, tags, rest := filled(row)
 	r := record{text: strings.TrimSpace(text + "\n" + rest)}
@@ -68,7 +67,8 @@ func tagRow(_ *sheaf.Table, row []string) record {
 	return r
 }
 
-// valuesRow: one "column: value" line a cell, and the values by their types.
+// valuesRow formats a row as one "column: value" line per cell, with the values by
+// type.
 func valuesRow(t *sheaf.Table, row []string) record {
 	var lines []string
 	columns := map[string]any{}
@@ -93,7 +93,7 @@ func valuesRow(t *sheaf.Table, row []string) record {
 	return record{text: strings.Join(lines, "\n"), columns: columns}
 }
 
-// typed is a cell as its column's type, or its text where it does not fit it.
+// typed returns a cell as its column's type, or its text if it does not convert.
 func typed(value, kind string) any {
 	switch kind {
 	case "integer":
@@ -115,7 +115,7 @@ func typed(value, kind string) any {
 	return value
 }
 
-// records adds a chunk for each row, and one for a header that is no header.
+// records adds a chunk for each row, and one for a header that is really data.
 func (s *splitter) records(b *sheaf.Block, make func(*sheaf.Table, []string) record) {
 	t := b.Table
 	first := len(s.out)
@@ -141,7 +141,8 @@ func (s *splitter) records(b *sheaf.Block, make func(*sheaf.Table, []string) rec
 	}
 }
 
-// record adds the segments of one row: a single one unless it is longer than a chunk.
+// record adds the segments of one row: a single one unless it is longer than a
+// chunk.
 func (s *splitter) record(b *sheaf.Block, i int, r record) {
 	if r.text == "" {
 		return

@@ -13,19 +13,19 @@ import (
 	"sheaf"
 )
 
-// A border says how well a chunk may end behind a segment.
+// A border ranks how good a place it is to end a chunk after a segment.
 type border uint8
 
 const (
-	borderGlue     border = iota // only when there is no other place
+	borderGlue     border = iota // only if there is no other place
 	borderSentence               // inside a block
 	borderItem                   // between list items, rows, groups of code lines
 	borderBlock                  // between blocks
 	borderHard                   // a chunk always ends here
 )
 
-// A frame is what surrounds a stretch of segments wherever it is shown: the
-// header above table rows, the fences around code.
+// A frame surrounds a run of segments wherever it is shown: the header above table
+// rows, the fences around code.
 type frame struct {
 	open, close string
 	tokens      int // of open and close
@@ -34,8 +34,8 @@ type frame struct {
 // A segment is the smallest unit of cutting.
 type segment struct {
 	block      *sheaf.Block
-	text       string // without white space around it, never empty
-	sep        string // joins it to the segment before, when both are in one chunk
+	text       string // trimmed, never empty
+	sep        string // joins it to the previous segment when both are in one chunk
 	bare       int    // tokens of text
 	tokens     int    // of sep and text
 	hash       uint64 // of text
@@ -43,14 +43,14 @@ type segment struct {
 	frame      *frame
 	path       []string // headings in force
 	floor      int      // lowest level of a heading so far, 0 before the first: see sheaf.Floor
-	page       int      // of a table row; 0: see block
+	page       int      // of a table row; 0 means the block's
 	boxes      []sheaf.Box
 	start, end int          // of the text in block.Text; 0, 0 in tables
-	spans      []sheaf.Span // of the block, those in the text among them
+	spans      []sheaf.Span // of the block, including those in the text
 	links      []sheaf.Link // likewise
-	within     []string     // path of a declaration inside a block
+	within     []string     // path of a declaration within a block
 	record     *record      // of a row that is a chunk of its own
-	pictures   []string     // that stand right before or behind it
+	pictures   []string     // directly before or after it
 }
 
 // splitter walks over the blocks of a range.
@@ -61,14 +61,14 @@ type splitter struct {
 	titles []string
 	path   []string // a copy of titles, shared by the segments below a heading
 	floor  int
-	report *sheaf.RangeOutline // nil where nobody asks
+	report *sheaf.RangeOutline // nil unless requested
 	header string              // of the last table, for methods that make a chunk of each row
 }
 
 // split turns blocks into segments, each small enough for a chunk of its own.
 func split(in Input, set options) []segment {
 	var blocks []*sheaf.Block
-	units := map[*sheaf.Block]int{} // of blocks that do not say it
+	units := map[*sheaf.Block]int{} // for blocks that do not carry their unit
 	place := map[*sheaf.Block]int{} // which of in.Units each is in
 	for i := range in.Units {
 		for j := range in.Units[i].Blocks {
@@ -116,7 +116,7 @@ func split(in Input, set options) []segment {
 			s.text(b)
 		}
 		if len(s.out) == first {
-			continue // a table without a word in it
+			continue // a table without any text
 		}
 		spans, links := spansOf(b), linksOf(b)
 		for k := first; k < len(s.out); k++ {
@@ -165,11 +165,11 @@ func split(in Input, set options) []segment {
 	return s.out
 }
 
-// joinShort lets a text of fewer than leastTokens share a chunk with the table
-// that it introduces, or else, like the notes of a table, with the one before
-// it: by itself the name of a statement outranks the statement. Nothing is
-// joined over a heading, so that ranges which meet at one give the same chunks
-// as one range over both.
+// joinShort lets a text of fewer than leastTokens share a chunk with the table it
+// introduces, or otherwise, like the notes of a table, with the one before it: a
+// statement's name on its own outranks the statement. Nothing is joined across a
+// heading, so that ranges that meet at one give the same chunks as one range over
+// both.
 func joinShort(segments []segment) {
 	var ends []int // of the stretches between hard borders
 	var tokens []int
@@ -177,7 +177,7 @@ func joinShort(segments []segment) {
 	first := true
 	for i := range segments {
 		n := segments[i].tokens
-		if first { // as if the range began here: what stands before a stretch does not count
+		if first { // as if the range began here: what precedes a stretch does not count
 			n = segments[i].bare
 		}
 		sum += n
@@ -185,8 +185,7 @@ func joinShort(segments []segment) {
 			ends, tokens, sum = append(ends, i+1), append(tokens, sum), 0
 		}
 	}
-	// join makes one of the stretches k and k+1; a delimiter that people asked
-	// for stays a border.
+	// join merges stretches k and k+1; a delimiter set by the user stays a border.
 	join := func(k int) bool {
 		p, q := &segments[ends[k]-1], &segments[ends[k]]
 		if p.block == q.block || p.block.Kind == sheaf.BlockImage || q.block.Kind == sheaf.BlockImage {
@@ -209,19 +208,20 @@ func joinShort(segments []segment) {
 	}
 }
 
-// joinBack joins stretch k, which starts at from, with a table before it.
+// joinBack joins stretch k, which starts at from, to a table before it.
 func joinBack(segments []segment, from, k int, join func(int) bool) {
 	if b := segments[from].block; b.Table == nil && b.Kind != sheaf.BlockHeading && segments[from-1].block.Table != nil {
 		join(k - 1)
 	}
 }
 
-// fewPlaces is up to where each segment looks at all lines and links of its block.
+// fewPlaces is the number of lines and links of a block up to which each segment
+// scans them all.
 const fewPlaces = 32
 
-// within returns a function that leaves out of places those that stand wholly
-// before from or behind to. Without it the segments of one long block would look
-// at each of its places each. Places that are not in order are all returned.
+// within returns a function that drops the places wholly before from or after to.
+// Otherwise every segment of a long block would scan all of its places. If places
+// are not in order, all are returned.
 func within[P any](places []P, start, end func(P) int) func(from, to int) []P {
 	ordered := len(places) > fewPlaces && slices.IsSortedFunc(places, func(a, b P) int {
 		return max(cmp.Compare(start(a), start(b)), cmp.Compare(end(a), end(b)))
@@ -240,7 +240,7 @@ func spansOf(b *sheaf.Block) func(from, to int) []sheaf.Span {
 	return within(b.Spans, func(s sheaf.Span) int { return s.Start }, func(s sheaf.Span) int { return s.End })
 }
 
-// linksOf is like spansOf; the links of a table name rows and are all returned.
+// linksOf is like spansOf; a table's links refer to rows and are all returned.
 func linksOf(b *sheaf.Block) func(from, to int) []sheaf.Link {
 	if b.Table != nil {
 		return func(int, int) []sheaf.Link { return b.Links }
@@ -248,7 +248,7 @@ func linksOf(b *sheaf.Block) func(from, to int) []sheaf.Link {
 	return within(b.Links, func(l sheaf.Link) int { return l.Start }, func(l sheaf.Link) int { return l.End })
 }
 
-// between ranks the border before blocks[i]; last is the block before it that
+// between ranks the border before blocks[i]; last is the last block before it that
 // yielded text.
 func (s *splitter) between(blocks []*sheaf.Block, i int, last *sheaf.Block) border {
 	b := blocks[i]
@@ -275,14 +275,14 @@ func (s *splitter) between(blocks []*sheaf.Block, i int, last *sheaf.Block) bord
 			return borderItem
 		}
 		if t := strings.TrimSpace(last.Text); strings.HasSuffix(t, ":") || strings.HasSuffix(t, "：") {
-			return borderGlue // a list stays with the line that announces it
+			return borderGlue // a list stays with the line that introduces it
 		}
 	}
 	return borderBlock
 }
 
-// standsAlone reports whether the block is a table, or an image that gets the
-// text around it, or the caption of one.
+// standsAlone reports whether the block is a table, an image that gets the text
+// around it, or the caption of either.
 func (s *splitter) standsAlone(blocks []*sheaf.Block, i int) bool {
 	b := blocks[i]
 	if c := captionOf(blocks, i); c != nil {
@@ -292,7 +292,7 @@ func (s *splitter) standsAlone(blocks []*sheaf.Block, i int) bool {
 }
 
 // captionOf returns the neighbour that blocks[i] is the caption of, or nil. By
-// custom a caption stands below an image and above a table.
+// convention a caption is below an image and above a table.
 func captionOf(blocks []*sheaf.Block, i int) *sheaf.Block {
 	if i < 0 || blocks[i].Kind != sheaf.BlockCaption {
 		return nil
@@ -315,8 +315,8 @@ func captionOf(blocks []*sheaf.Block, i int) *sheaf.Block {
 	return nil
 }
 
-// titleMaxBytes bounds a heading in the heading path: a parser that takes a
-// paragraph for a heading must not put it in front of every chunk.
+// titleMaxBytes limits a heading in the heading path: if a parser mistakes a
+// paragraph for a heading, it must not precede every chunk.
 const titleMaxBytes = 240
 
 func (s *splitter) heading(b *sheaf.Block, page int) {
@@ -335,7 +335,7 @@ func (s *splitter) heading(b *sheaf.Block, page int) {
 	s.path = slices.Clone(s.titles)
 }
 
-// titleOf is a heading on one line and within bounds.
+// titleOf returns a heading on one line, truncated to titleMaxBytes.
 func titleOf(text string) string {
 	title := strings.Join(strings.Fields(valid(text)), " ")
 	if len(title) > titleMaxBytes {
@@ -349,9 +349,8 @@ func titleOf(text string) string {
 }
 
 // text adds the segments of a prose block. A block of up to half a chunk stays
-// whole, which leaves every chunk a border between blocks to end at; with
-// overlap it is cut into sentences all the same, for the next chunk begins
-// with whole ones.
+// whole, which gives every chunk a border between blocks to end at; with overlap it
+// is still cut into sentences, because the next chunk begins with whole ones.
 func (s *splitter) text(b *sheaf.Block) {
 	text := valid(b.Text)
 	next := hardCuts(text, s.set.hard)
@@ -376,10 +375,10 @@ func (s *splitter) text(b *sheaf.Block) {
 	s.endBlock()
 }
 
-// hardCuts returns a function that gives the end of the first hard delimiter
-// at or after from, or the end of the text. from must not fall.
+// hardCuts returns a function that returns the end of the first hard delimiter at
+// or after from, or the end of the text. from must not decrease.
 func hardCuts(text string, hard []string) func(from int) int {
-	at := make([]int, len(hard)) // where each was last seen, so that none is sought twice
+	at := make([]int, len(hard)) // where each was last found, so that none is searched for twice
 	for i := range at {
 		at[i] = -1
 	}
@@ -418,7 +417,7 @@ func (s *splitter) sentences(text string, from, to int) {
 	}
 }
 
-// budget is the tokens that a segment may take of a chunk: all but the overlap.
+// budget is the tokens a segment may take up in a chunk: all but the overlap.
 func (s *splitter) budget() int { return s.set.limit - s.set.overlap }
 
 // fit cuts text[from:to], which is too long, at line ends, words or runes.
@@ -440,8 +439,7 @@ func (s *splitter) fit(text string, from, to int, f *frame) {
 	}
 }
 
-// add appends text[from:to] without the white space around it, which becomes
-// the separator.
+// add appends text[from:to], trimmed; leading white space becomes the separator.
 func (s *splitter) add(text string, from, to int, after border) {
 	for from < to {
 		r, n := utf8.DecodeRuneInString(text[from:to])
@@ -462,14 +460,15 @@ func (s *splitter) add(text string, from, to int, after border) {
 	}
 	sep := ""
 	if n := len(s.out); n > 0 && s.out[n-1].block == nil && s.out[n-1].end <= from {
-		// block is set once the block is done: the segment before is of this one
+		// block is set once the block is done: the previous segment is of this
+		// block
 		sep = text[s.out[n-1].end:from]
 	}
 	s.out = append(s.out, segment{text: text[from:to], sep: sep, start: from, end: to, after: after})
 }
 
-// addCounted is add for a sentence or a run of them of which the tokens of
-// text[from:to] are known.
+// addCounted is add for one or more sentences when the tokens of text[from:to] are
+// known.
 func (s *splitter) addCounted(text string, from, to, tokens int) {
 	n := len(s.out)
 	s.add(text, from, to, borderSentence)
@@ -484,7 +483,7 @@ func (s *splitter) endBlock() {
 	}
 }
 
-// code adds a code block, cut between groups of lines where it must be.
+// code adds a code block, cut between groups of lines if it must be cut.
 func (s *splitter) code(b *sheaf.Block) {
 	text := valid(b.Text)
 	fence := "```"
@@ -506,7 +505,7 @@ func (s *splitter) code(b *sheaf.Block) {
 		s.line(text, 0, len(text), borderBlock)
 	} else {
 		for from := 0; from < len(text) && !s.set.watch.over(0); {
-			// a group of lines ends with a blank one
+			// a group of lines ends with a blank line
 			to := len(text)
 			if i := strings.Index(text[from:], "\n\n"); i >= 0 {
 				to = from + i + 2
@@ -568,9 +567,9 @@ func (s *splitter) line(text string, from, to int, after border) {
 	s.out = append(s.out, segment{text: text[from:to], sep: sep, start: from, end: to, after: after})
 }
 
-// valid replaces each byte that is not UTF-8 with a question mark: offsets of
-// spans stay true. Parsers give valid text; this keeps a faulty one from
-// making a chunk that no store takes.
+// valid replaces each invalid UTF-8 byte with a question mark, so that span offsets
+// stay correct. Parsers return valid text; this keeps a faulty one from producing a
+// chunk that no store accepts.
 func valid(s string) string {
 	if utf8.ValidString(s) {
 		return s

@@ -10,12 +10,12 @@ import (
 	"sheaf"
 )
 
-// Breakpoints of method semantic: after G. Kamradt, "5 Levels of Text
-// Splitting" (2024): sentences are embedded with a neighbour to either side,
-// and the text is cut where the distance between them is among the largest.
+// Breakpoints of method semantic, after G. Kamradt, "5 Levels of Text Splitting"
+// (2024): sentences are embedded with a neighbour on either side, and the text is
+// cut where the distance between them is among the largest.
 const (
 	breakPercentile = 95
-	// maxSemantic bounds the sentences of one range that are embedded.
+	// maxSemantic limits the sentences embedded per range.
 	maxSemantic = 20_000
 )
 
@@ -25,7 +25,7 @@ func breakpoints(in Input, segments []segment, limit int) error {
 		return sheaf.Fail(sheaf.CategoryPolicy, "no_embedder", "The chunk method semantic needs an embedding model; configure one or use general.")
 	}
 	var texts []string
-	var at []int // of segments that may end a chunk
+	var at []int // indexes of segments that may end a chunk
 	for i := 0; i+1 < len(segments); i++ {
 		if len(at) == maxSemantic {
 			break
@@ -37,7 +37,7 @@ func breakpoints(in Input, segments []segment, limit int) error {
 		texts = append(texts, joined(segments, i-1, i), joined(segments, i+1, i+2))
 	}
 	if len(at) < 3 {
-		return nil // there is no distribution to be an outlier of
+		return nil // no distribution to be an outlier of
 	}
 	vectors, err := in.Embed(texts)
 	if err != nil {
@@ -54,7 +54,7 @@ func breakpoints(in Input, segments []segment, limit int) error {
 	for i := range segments {
 		tokens += segments[i].tokens
 		if next < len(at) && at[next] == i {
-			// not before a chunk has some size: a cut there says little
+			// not before a chunk has reached some size: a cut there means little
 			if distances[next] >= threshold && tokens >= limit/8 {
 				segments[i].after = borderHard
 			}
@@ -84,16 +84,16 @@ func cosine(a, b []float32) float64 {
 		bb += float64(b[i]) * float64(b[i])
 	}
 	if aa == 0 || bb == 0 {
-		return 1 // nothing is known of one of them: no reason to cut
+		return 1 // one of them is zero: no reason to cut
 	}
 	return dot / math.Sqrt(aa*bb)
 }
 
-// parentFactor is how many chunks a parent of method hierarchical holds.
+// parentFactor is how many chunks fit in a parent of method hierarchical.
 const parentFactor = 4
 
-// hierarchy packs a stretch into parents, each cut into chunks that keep it,
-// and adds a summary of the stretch where it has more than one chunk.
+// hierarchy packs a stretch into parents, cuts each into chunks that carry their
+// parent, and adds a summary if the stretch has more than one chunk.
 func hierarchy(stretch []segment, set options) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	big := set
@@ -118,8 +118,8 @@ func hierarchy(stretch []segment, set options) []sheaf.Chunk {
 	return out
 }
 
-// summarise picks the sentences nearest to the centre of the stretch, by the
-// words that it repeats (SumBasic, Nenkova and Vanderwende 2005), in their order.
+// summarise picks the sentences nearest to the centre of the stretch, by the words
+// it repeats (SumBasic, Nenkova and Vanderwende 2005), in document order.
 func summarise(stretch []segment, set options) *sheaf.Chunk {
 	type sentence struct {
 		segment int
@@ -154,8 +154,8 @@ func summarise(stretch []segment, set options) *sheaf.Chunk {
 	var order []int
 	tokens := 0
 	for tokens < set.limit/2 {
-		// What does not fit now never will. Without it a stretch of many
-		// sentences is scored once for each of them.
+		// What does not fit now never will. Otherwise a stretch of many sentences
+		// would be scored once per sentence.
 		if all = slices.DeleteFunc(all, func(s sentence) bool { return tokens+stretch[s.segment].tokens+1 > set.limit/2 }); len(all) == 0 {
 			break
 		}
@@ -179,7 +179,7 @@ func summarise(stretch []segment, set options) *sheaf.Chunk {
 		all = slices.Delete(all, k, k+1)
 		tokens += stretch[best.segment].tokens + 1
 		order = append(order, best.segment)
-		for _, w := range best.words { // said once is enough
+		for _, w := range best.words { // saying it once is enough
 			frequency[w] *= frequency[w] / total
 		}
 	}
@@ -201,8 +201,8 @@ func summarise(stretch []segment, set options) *sheaf.Chunk {
 	return &c
 }
 
-// significant lists the words of more than three letters, in lower case, and
-// each character of scripts that are written without spaces.
+// significant lists the words of more than three letters, in lower case, and each
+// character of scripts written without spaces.
 func significant(text string) []string {
 	var out []string
 	for w := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {

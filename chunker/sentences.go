@@ -10,11 +10,11 @@ import (
 	"github.com/clipperhouse/uax29/v2/sentences"
 )
 
-// sentenceEnds yields where the sentences of text end, the last at len(text).
-// They are those of Unicode (UAX #29), with three differences: a single line
-// end does not end a sentence, since lines are wrapped anywhere; a full stop
-// after a common abbreviation or an initial does not either; and each soft
-// delimiter other than white space does.
+// sentenceEnds yields the ends of the sentences of text, the last at len(text).
+// They are those of Unicode (UAX #29), with three differences: a single newline
+// does not end a sentence, since lines are wrapped anywhere; nor does a full stop
+// after a common abbreviation or an initial; and each soft delimiter other than
+// white space does.
 func sentenceEnds(text string, soft []rune, w *watch) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		start := 0
@@ -39,17 +39,17 @@ func sentenceEnds(text string, soft []rune, w *watch) iter.Seq[int] {
 	}
 }
 
-// Bounds of what is segmented at once. After a full stop, rule SB8 looks from
-// each bracket and space behind it for the next letter, which takes quadratic
-// time where there is none: so a longer stretch goes in parts.
+// Limits on how much is segmented at once. After a full stop, rule SB8 looks past
+// every bracket and space for the next letter, which takes quadratic time if there
+// is none: so a longer run is segmented in parts.
 const (
 	stretchBytes = 64 << 10
-	maxTrailing  = 256 // bytes of brackets, quotes and spaces behind a full stop
+	maxTrailing  = 256 // bytes of brackets, quotes and spaces after a full stop
 )
 
-// boundaries yields where the sentences of text end by UAX #29, the last at
-// len(text). Long text is taken in stretches that are cut inside a word, where
-// no rule looks across the cut: the sentence around it is one.
+// boundaries yields the ends of the sentences of text by UAX #29, the last at
+// len(text). Long text is processed in stretches cut inside a word, where no rule
+// looks across the cut: the sentence around the cut stays whole.
 func boundaries(text string, w *watch) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for from := 0; from < len(text) && !w.over(0); {
@@ -67,8 +67,8 @@ func boundaries(text string, w *watch) iter.Seq[int] {
 }
 
 // stretch returns how much of text is segmented at once, and whether a sentence
-// ends there, which it does at the end of the text and where more stands behind
-// a full stop than is looked through.
+// ends there: at the end of the text, or if more than maxTrailing bytes follow a
+// full stop.
 func stretch(text string) (to int, whole bool) {
 	trailing := -1 // bytes since a full stop
 	var before rune
@@ -91,7 +91,7 @@ func stretch(text string) (to int, whole bool) {
 	return len(text), true
 }
 
-// unwrap turns single line ends into spaces; offsets stay.
+// unwrap turns single newlines into spaces; offsets are preserved.
 func unwrap(text string) string {
 	if !strings.Contains(text, "\n") {
 		return text
@@ -105,8 +105,8 @@ func unwrap(text string) string {
 	return string(b)
 }
 
-// Abbreviations that a capital letter often follows; UAX #29 itself handles
-// those before a small one.
+// Abbreviations that are often followed by a capital letter; UAX #29 itself handles
+// those before a lower-case one.
 var abbreviations = map[string]bool{}
 
 func init() {
@@ -135,12 +135,12 @@ func abbreviated(sentence string) bool {
 	return len(s) <= 6 && abbreviations[strings.ToLower(s)]
 }
 
-// fitting returns how many bytes of s, at least one rune, a segment of limit
-// tokens may take when the white space around it is left out.
+// fitting returns how many bytes of s, at least one rune, fit into a segment of
+// limit tokens once the white space around it is trimmed.
 func fitting(s string, limit int, w *watch) int {
 	limit = max(limit, 4) // a rune has at most four tokens
 	for l := limit; ; l-- {
-		// without its leading space a word may have a token more
+		// without its leading space a word may take one token more
 		n := fittingWords(s, l)
 		if w.over(4 * n) { // it was counted several times
 			return n
@@ -151,9 +151,9 @@ func fitting(s string, limit int, w *watch) int {
 	}
 }
 
-// fittingWords is fitting with the white space counted: up to the last line end if that gives at least half of it,
-// else up to the last space, else up to the last border between words, else
-// between runes.
+// fittingWords is fitting with white space counted: up to the last newline if that
+// gives at least half of it, else up to the last space, else up to the last word
+// boundary, else between runes.
 func fittingWords(s string, limit int) int {
 	s = s[:runeFloor(s, limit*windowBytes)]
 	n, end, line, space := 0, 0, 0, 0
@@ -187,9 +187,9 @@ func fittingWords(s string, limit int) int {
 	case end > 0:
 		return end
 	}
-	// The first word alone is too long. As many bytes as tokens always fit,
-	// since every token has at least one; double that, then halve the interval,
-	// so that no text much longer than the answer is ever encoded.
+	// The first word alone is too long. As many bytes as tokens always fit, since
+	// every token has at least one; double that, then bisect, so that no text much
+	// longer than the answer is ever encoded.
 	low, high := runeFloor(s, limit), min(len(s), limit*wordBytes)
 	for {
 		mid := runeFloor(s, 2*low)
@@ -216,17 +216,17 @@ func fittingWords(s string, limit int) int {
 	return low
 }
 
-// windowBytes and wordBytes are how far fittingWords looks ahead for each
-// token it may take, in all and in a single word: far more than a token of any
-// language spans on average, and little enough that a megabyte without a space
-// takes no quadratic time.
+// windowBytes and wordBytes are how far fittingWords looks ahead per token, in
+// total and in a single word: far more than a token of any language spans on
+// average, and few enough that a megabyte without a space does not take quadratic
+// time.
 const (
 	windowBytes = 64
 	wordBytes   = 16
 )
 
-// runeFloor is the largest border between runes at or below n, and at least
-// the first rune.
+// runeFloor returns the largest rune boundary at or below n, and at least the first
+// rune.
 func runeFloor(s string, n int) int {
 	if n >= len(s) {
 		return len(s)

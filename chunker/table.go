@@ -7,8 +7,8 @@ import (
 	"sheaf"
 )
 
-// table adds a segment per row, framed by the header. Rows without a word are
-// left out.
+// table adds a segment per row, framed by the header. Rows without text are
+// omitted.
 func (s *splitter) table(b *sheaf.Block) {
 	t := b.Table
 	width := len(t.Columns)
@@ -25,7 +25,8 @@ func (s *splitter) table(b *sheaf.Block) {
 	}
 	n, fit := tokensWithin(f.open, budget/2)
 	if f.tokens = n + CountTokens(f.close); !fit || f.tokens > budget/2 {
-		// Columns take more tokens than rows: every row names its own instead.
+		// The header takes more tokens than rows: each row names its own columns
+		// instead.
 		f = nil
 	}
 
@@ -60,7 +61,7 @@ func (s *splitter) table(b *sheaf.Block) {
 	s.endBlock()
 }
 
-// htmlFrame is what stands around the rows of a table in HTML.
+// htmlFrame is the markup around the rows of an HTML table.
 func htmlFrame(t *sheaf.Table, width int) *frame {
 	open := "<table>\n"
 	if name := cell(t.Name); name != "" && len(name) <= titleMaxBytes {
@@ -85,8 +86,8 @@ func htmlRow(row []string, width int, tag string) string {
 	return line.String() + "</tr>"
 }
 
-// tableHeader is the table's name, unless the heading or caption above says the
-// same, its columns and the rule below them; empty when it has neither.
+// tableHeader returns the table's name, unless the heading or caption above says
+// the same, its columns and the rule below them; empty when it has neither.
 func (s *splitter) tableHeader(t *sheaf.Table, width int) string {
 	var h strings.Builder
 	said := ""
@@ -119,8 +120,8 @@ func rowPlace(b *sheaf.Block, i int) (page int, boxes []sheaf.Box) {
 	return page, boxes
 }
 
-// wideRow adds a row that does not fit into a chunk: one line of "header:
-// value" a cell, cut between cells, and inside one only if it must be.
+// wideRow adds a row that does not fit into a chunk: one "header: value" line per
+// cell, cut between cells, and inside one only if it must be.
 func (s *splitter) wideRow(t *sheaf.Table, row []string, budget int) {
 	begin := len(s.out)
 	for i, c := range row {
@@ -140,7 +141,7 @@ func (s *splitter) wideRow(t *sheaf.Table, row []string, budget int) {
 	}
 }
 
-// headerOnly adds the header of a table that has no rows with text.
+// headerOnly adds the header of a table without any rows with text.
 func (s *splitter) headerOnly(b *sheaf.Block, budget int) {
 	begin := len(s.out)
 	if line := markdownRow(b.Table.Columns, len(b.Table.Columns)); line != "" {
@@ -178,7 +179,7 @@ func (s *splitter) cellLine(line string, budget int) {
 	}
 }
 
-// markdownRow is a row of a pipe table with width cells, or "" when all are empty.
+// markdownRow returns a pipe table row with width cells, or "" when all are empty.
 func markdownRow(row []string, width int) string {
 	var line strings.Builder
 	empty := true
@@ -200,10 +201,10 @@ func markdownRow(row []string, width int) string {
 	return line.String()
 }
 
-// cell is a cell's text on one line.
+// cell returns a cell's text on one line.
 func cell(s string) string { return strings.Join(strings.Fields(valid(s)), " ") }
 
-// columnTypes maps column names to types, or is nil when the types are unknown.
+// columnTypes maps column names to types; nil when the types are unknown.
 func columnTypes(t *sheaf.Table) map[string]any {
 	if len(t.Types) == 0 || len(t.Types) != len(t.Columns) {
 		return nil
