@@ -24,10 +24,9 @@ type entry struct {
 	kind   FileType
 }
 
-// NewRegistry lists the formats that the binary was built with. Where two take
-// the same media type, the one that comes first is used, so that a special
-// format can stand before a general one. Two formats with one id are a
-// mistake of the build and panic.
+// NewRegistry registers the formats that the binary was built with. If two accept
+// the same media type, the first wins, so that a specific format can precede a
+// general one. Two formats with one id are a build error and panic.
 func NewRegistry(formats ...Format) *Registry {
 	r := &Registry{byID: map[string]Format{}, byMedia: map[string]entry{}, byExtension: map[string]FileType{}}
 	for _, f := range formats {
@@ -54,8 +53,8 @@ func NewRegistry(formats ...Format) *Registry {
 }
 
 // ByMediaType returns the format that reads mt. Parameters ("; charset=…") and
-// letter case are ignored. A text type that no format names ("text/x-tex") is
-// read by the one that takes text/plain, as RFC 2046 section 4.1.4 asks.
+// letter case are ignored. A text type that no format names ("text/x-tex") is read
+// by the one that accepts text/plain, as RFC 2046 section 4.1.4 requires.
 func (r *Registry) ByMediaType(mt string) (Format, bool) {
 	mt = baseType(mt)
 	e, ok := r.byMedia[mt]
@@ -65,8 +64,8 @@ func (r *Registry) ByMediaType(mt string) (Format, bool) {
 	return e.format, ok
 }
 
-// TypeOf returns the type that a media type, or an alias, stands for. A text
-// type that no format names is a kind of source code.
+// TypeOf returns the type for a media type or an alias. A text type that no format
+// names is treated as source code.
 func (r *Registry) TypeOf(mt string) (FileType, bool) {
 	mt = baseType(mt)
 	e, ok := r.byMedia[mt]
@@ -78,7 +77,7 @@ func (r *Registry) TypeOf(mt string) (FileType, bool) {
 	return e.kind, ok
 }
 
-// Check refuses a chunk method that does not take files of a media type.
+// Check rejects a chunk method that does not accept files of a media type.
 func (r *Registry) Check(c sheaf.ParseConfig, mediaType string) error {
 	t, _ := r.TypeOf(mediaType)
 	return settings.CheckType(c, mediaType, t.Families)
@@ -90,7 +89,7 @@ func (r *Registry) ByID(id string) (Format, bool) {
 	return f, ok
 }
 
-// Formats lists the formats in the order they were given.
+// Formats lists the formats in registration order.
 func (r *Registry) Formats() []Format { return slices.Clone(r.formats) }
 
 func baseType(mt string) string {

@@ -13,11 +13,11 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// Media types that formats and callers name.
+// Media types used by formats and callers.
 const (
-	MediaEmpty          = "application/x-empty"           // a file of no bytes
-	MediaBinary         = "application/octet-stream"      // nothing is known about it
-	MediaOOXMLEncrypted = "application/x-ooxml-encrypted" // DOCX, XLSX or PPTX behind a password
+	MediaEmpty          = "application/x-empty"           // an empty file
+	MediaBinary         = "application/octet-stream"      // unknown content
+	MediaOOXMLEncrypted = "application/x-ooxml-encrypted" // DOCX, XLSX or PPTX protected by a password
 	MediaPDF            = "application/pdf"
 	MediaDOCX           = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 	MediaXLSX           = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -45,7 +45,7 @@ const (
 	MediaText           = "text/plain"
 )
 
-// SniffHeadBytes is what Sniff reads first, and of most files all it reads.
+// SniffHeadBytes is what Sniff reads first, and for most files all it reads.
 const (
 	SniffHeadBytes int64 = 64 << 10
 	sniffTailBytes int64 = 64 << 10
@@ -53,11 +53,11 @@ const (
 
 var sniffLimit = sync.OnceFunc(func() { mimetype.SetLimit(uint32(SniffHeadBytes)) })
 
-// Sniff says what the size bytes of src are, as a media type without
-// parameters. The bytes decide; name's extension only chooses among types that
-// the bytes leave open (kinds of text, damaged files). It reads at most 192 KB,
-// opens nothing, and never fails: what cannot be read is MediaBinary. What no
-// format has declared is what the general detector says.
+// Sniff determines the type of the size bytes of src, as a media type without
+// parameters. The bytes decide; name's extension only chooses among types the bytes
+// leave open (kinds of text, damaged files). It reads at most 192 KB, opens
+// nothing, and never fails: unreadable content is MediaBinary. For types that no
+// format has declared, the general detector decides.
 func (r *Registry) Sniff(src io.ReaderAt, size int64, name string) string {
 	if size <= 0 {
 		return MediaEmpty
@@ -69,8 +69,8 @@ func (r *Registry) Sniff(src io.ReaderAt, size int64, name string) string {
 	}
 	hinted, known := r.byExtension[strings.ToLower(path.Ext(strings.ReplaceAll(name, `\`, "/")))]
 
-	// Containers first: what they hold decides, and the general detector
-	// guesses it from fewer places.
+	// Containers first: their contents decide, and the general detector looks at
+	// fewer places.
 	switch {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
 		return r.sniffZip(src, size, head, hinted)
@@ -109,7 +109,7 @@ func (r *Registry) Sniff(src io.ReaderAt, size int64, name string) string {
 	return mt
 }
 
-// byMagic is the first type, of text or not, whose magic is in the head.
+// byMagic returns the first type, text or not, whose magic is in the head.
 func (r *Registry) byMagic(head []byte, text bool) string {
 	for _, t := range r.types {
 		if t.Text == text && slices.ContainsFunc(t.Magic, func(m Magic) bool { return m.inHead(head) }) {
@@ -119,8 +119,8 @@ func (r *Registry) byMagic(head []byte, text bool) string {
 	return ""
 }
 
-// inside is the place of the first type whose container holds what pick says,
-// len(r.types) where there is none.
+// inside returns the index of the first type whose container has an entry matching
+// pick, or len(r.types).
 func (r *Registry) inside(name string, pick func(Magic) string) int {
 	for i, t := range r.types {
 		if slices.ContainsFunc(t.Magic, func(m Magic) bool { return named(pick(m), name) }) {
@@ -133,8 +133,8 @@ func (r *Registry) inside(name string, pick func(Magic) string) int {
 func zipEntry(m Magic) string  { return m.Entry }
 func oleStream(m Magic) string { return m.Stream }
 
-// held is the type that the extension promises, where it is one of such
-// containers, or else what the container itself is.
+// held returns the type suggested by the extension if it is such a container, and
+// otherwise the container type.
 func held(hinted FileType, pick func(Magic) string, container string) string {
 	if slices.ContainsFunc(hinted.Magic, func(m Magic) bool { return pick(m) != "" }) {
 		return hinted.MediaType
@@ -142,7 +142,7 @@ func held(hinted FileType, pick func(Magic) string, container string) string {
 	return container
 }
 
-// within reports whether m is of a type, or of a kind of it.
+// within reports whether m is of a type or derived from it.
 func within(m *mimetype.MIME, mediaType string) bool {
 	for ; m != nil; m = m.Parent() {
 		if m.Is(mediaType) {
@@ -153,7 +153,7 @@ func within(m *mimetype.MIME, mediaType string) bool {
 }
 
 // looksLikeText accepts old 8-bit encodings, which the detector calls binary
-// for a single stray control character.
+// because of a single stray control character.
 func looksLikeText(b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -173,8 +173,8 @@ func looksLikeText(b []byte) bool {
 	return odd*100 <= len(b)
 }
 
-// looksLikeUTF16 finds two-byte text without a byte order mark: nearly every
-// second byte is zero, and nearly none of the others.
+// looksLikeUTF16 detects UTF-16 text without a byte order mark: nearly every other
+// byte is zero, and almost none of the rest.
 func looksLikeUTF16(b []byte) bool {
 	b = b[:min(len(b), 4096)&^1]
 	var zero [2]int
@@ -187,8 +187,8 @@ func looksLikeUTF16(b []byte) bool {
 	return half >= 8 && (zero[0]*10 > half*9 && zero[1]*10 < half || zero[1]*10 > half*9 && zero[0]*10 < half)
 }
 
-// sniffZip looks at the names of a zip's entries, in the local headers at the
-// front and in the central directory at the end, without inflating anything.
+// sniffZip looks at the entry names of a zip, in the local headers at the front and
+// in the central directory at the end, without inflating anything.
 func (r *Registry) sniffZip(src io.ReaderAt, size int64, head []byte, hinted FileType) string {
 	// EPUB and OpenDocument store their type, uncompressed, as the first entry.
 	if name, body, ok := zipLocal(head); ok && name == "mimetype" {
@@ -244,10 +244,10 @@ func zipLocal(b []byte) (name string, body []byte, ok bool) {
 
 var oleMagic = []byte{0xD0, 0xCF, 0x11, 0xE0, 0xA1, 0xB1, 0x1A, 0xE1}
 
-// sniffOLE reads the directory of a compound file ([MS-CFB] 2.6): the names of
-// its streams tell which program wrote it. A file may embed files of other
-// programs, so of what is found the type that was registered first counts. At
-// most 32 sectors are followed.
+// sniffOLE reads the directory of a compound file ([MS-CFB] 2.6): the names of its
+// streams tell which program wrote it. A file may embed files of other programs, so
+// among the types found the one registered first wins. At most 32 sectors are
+// followed.
 func (r *Registry) sniffOLE(src io.ReaderAt, size int64, head []byte, hinted FileType) string {
 	fallback := held(hinted, oleStream, MediaOLE)
 	if len(head) < 512 {
@@ -266,7 +266,7 @@ func (r *Registry) sniffOLE(src io.ReaderAt, size int64, head []byte, hinted Fil
 	next := func(n uint32) (uint32, bool) {
 		perSector := uint32(sectorBytes / 4)
 		i := n / perSector
-		if i >= 109 { // further allocation tables hang on a chain that only files over 7 MB have
+		if i >= 109 { // further allocation tables are in a chain that only files over 7 MB have
 			return 0, false
 		}
 		fat := readSector(binary.LittleEndian.Uint32(head[76+4*i:]))
@@ -299,7 +299,7 @@ func (r *Registry) sniffOLE(src io.ReaderAt, size int64, head []byte, hinted Fil
 }
 
 func oleName(entry []byte) string {
-	n := int(binary.LittleEndian.Uint16(entry[64:])) // bytes, with the ending zero
+	n := int(binary.LittleEndian.Uint16(entry[64:])) // bytes, including the terminating zero
 	if n < 2 || n > 64 {
 		return ""
 	}

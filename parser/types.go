@@ -7,44 +7,43 @@ import (
 	"sheaf"
 )
 
-// FileType is a type of file that a format reads. Sniffing, the chunk methods
-// that a file may have, and the tables of the handbook and the page follow from
-// it alone.
+// FileType is a type of file that a format reads. Sniffing, the applicable chunk
+// methods, and the tables of the handbook and the web page all derive from it.
 type FileType struct {
 	MediaType  string   // lower case, without parameters
 	Aliases    []string // other media types that mean the same
-	Name       string   // for people: "Word"; "" for what is called by its extension
+	Name       string   // for display: "Word"; "" if the extension serves as the name
 	Extensions []string // lower case, with the dot
-	// Text says that the file is text, whose bytes rarely say what kind: the
-	// extension is asked before Magic. Otherwise Magic is asked first.
+	// Text marks text files, whose bytes rarely reveal the type: the extension is
+	// checked before Magic. Otherwise Magic is checked first.
 	Text  bool
-	Magic []Magic // any of them tells the type
-	// Repairs says that text under one of the extensions is this type all the
-	// same: the format reads files whose beginning was lost.
+	Magic []Magic // any match determines the type
+	// Repairs means that text with one of the extensions is of this type
+	// regardless: the format reads files whose beginning was lost.
 	Repairs bool
-	// Families are those of sheaf.ChunkMethod.Takes. A file of none is cut by
-	// methods for every format.
+	// Families are those of sheaf.ChunkMethod.Takes. A file without any is cut by
+	// methods that accept every format.
 	Families []sheaf.FileFamily
 	Nests    bool // may hold files that are read with it
 
-	Unit   sheaf.Unit // of its plans; "" is that of what the file holds
-	Ranges string     // how many units a task covers, for people; "" for files that are not split
-	Needs  string     // the optional part it needs, for people
+	Unit   sheaf.Unit // of its plans; "" is that of the contained file
+	Ranges string     // how many units a task covers, for display; "" for files that are not split
+	Needs  string     // the optional part it needs, for display
 }
 
-// Magic knows a type by the bytes of a file. One of Bytes, Entry, Stream and
+// Magic identifies a type by the bytes of a file. One of Bytes, Entry, Stream and
 // Looks is set.
 type Magic struct {
-	Bytes  string // that stand at Offset
+	Bytes  string // expected at Offset
 	Offset int
-	Within int    // not 0: Bytes stand anywhere in so many first bytes
-	Entry  string // an entry of a ZIP file; "mimetype" is the first, which holds the media type as it is
-	Stream string // a stream of a compound file [MS-CFB]. A trailing * of Entry or Stream stands for any rest
-	// Looks is asked of the first SniffHeadBytes of a file.
+	Within int    // if not 0: Bytes may be anywhere in the first Within bytes
+	Entry  string // an entry of a ZIP file; "mimetype" is the first one, which holds the media type itself
+	Stream string // a stream of a compound file [MS-CFB]. A trailing * in Entry or Stream matches any suffix
+	// Looks tests the first SniffHeadBytes of a file.
 	Looks func(head []byte) bool
 }
 
-// Types makes a type of each media type, alike in all else.
+// Types returns one type per media type, otherwise equal to like.
 func Types(like FileType, mediaTypes ...string) []FileType {
 	all := make([]FileType, len(mediaTypes))
 	for i, mt := range mediaTypes {
@@ -75,7 +74,7 @@ func (m Magic) inHead(head []byte) bool {
 	return bytes.HasPrefix(head[m.Offset:], []byte(m.Bytes))
 }
 
-// named reports whether the name of an entry or a stream fits a pattern.
+// named reports whether an entry or stream name matches a pattern.
 func named(pattern, name string) bool {
 	begin, open := strings.CutSuffix(pattern, "*")
 	return pattern != "" && (name == pattern || open && strings.HasPrefix(name, begin))

@@ -8,17 +8,17 @@ import (
 	"sheaf"
 )
 
-// The parent holds the units of a range until they are chunks, and nothing
-// bounds the parent. So a range has a budget, in bytes of the parent's memory:
-// what is sent, and what slices take when it is decoded, which for empty cells
-// is 16 times as much. Rows count as wide as the widest, as which they are
-// shown. The child emits a unit that does not fit as failed; the parent counts
-// again, since a child may lie. Both count with the same code: see wire.
+// The parent holds the units of a range until they are chunked, with nothing else
+// to limit it. So a range has a budget, in bytes of the parent's memory: what is
+// sent, and what slices take once decoded, which for empty cells is 16 times as
+// much. Every row counts as wide as the widest, since it is shown that wide. The
+// child emits a unit that exceeds the budget as failed; the parent counts again,
+// since a child may lie. Both count with the same code: see wire.
 
 // errBudget means that a child sent more than its range may hold.
 var errBudget = errors.New("the parser sent more than a range may hold")
 
-// What takes memory without an element of its own in a slice.
+// Memory that is not a slice element.
 const (
 	unitBytes   = int64(unsafe.Sizeof(sheaf.UnitResult{}))
 	stringBytes = int64(unsafe.Sizeof(""))
@@ -32,8 +32,7 @@ func widest(rows [][]string) int {
 	return w
 }
 
-// tooLarge is the failure of a unit, or of units, that do not fit into what is
-// left of limit.
+// tooLarge is the failure of units that exceed what is left of limit.
 func tooLarge(u *sheaf.UnitResult, limit int64) *sheaf.Failure {
 	text, cells := 0, 0
 	for i := range u.Blocks {
@@ -55,8 +54,8 @@ func rangeTooLarge(holds string, limit int64) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryCapacity, "range_too_large", "The units of one task hold more than %d MB.%s Lower task_page_size or table_rows, or raise parser.range_bytes.", limit>>20, holds)
 }
 
-// fits encodes u, or in its place that it does not fit into what is left of
-// limit. It returns the bytes and what is left then. An error ends the range.
+// fits encodes u, or a failure in its place if it exceeds what is left of limit. It
+// returns the bytes and what is left afterwards. An error ends the range.
 func fits(buf []byte, u *sheaf.UnitResult, left, limit int64) ([]byte, int64, error) {
 	buf, memory := encodeUnit(buf, u)
 	if memory <= left && len(buf) <= maxFrameBytes {

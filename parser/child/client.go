@@ -17,23 +17,23 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Source is a document to read. Two calls with equal sources find the document
-// open if a child still has it.
+// Source is a document to read. A call with a source equal to an earlier one reuses
+// the open document if a child still has it.
 type Source struct {
 	Path    string         // of the file, readable by the child
-	Key     string         // of the content, e.g. its SHA-256; empty means Path
-	Format  string         // id; empty means by Options.MediaType
-	Options parser.Options // TempDir and Fill are chosen by the pool
-	// Fill brings bytes of a file with holes before the child reads them; nil
-	// when all of it is there. Only for formats that are parser.Sparse. Its
-	// error ends the child and is returned as it is.
+	Key     string         // of the content, e.g. its SHA-256; default Path
+	Format  string         // id; empty means derived from Options.MediaType
+	Options parser.Options // TempDir and Fill are set by the pool
+	// Fill fetches bytes of a sparse file before the child reads them; nil for a
+	// complete file. Only for formats that are parser.Sparse. If it fails, the
+	// child is ended and its error is returned unchanged.
 	Fill func(ctx context.Context, offset, length int64) error
-	// PlanLimit is how long planning may take once there is a child for it; 0
-	// leaves that to the context.
+	// PlanLimit is the time limit for planning once a child is available; 0 leaves
+	// it to the context.
 	PlanLimit time.Duration
 }
 
-// id tells sources apart: the content and everything that shapes its opening.
+// id identifies a source: the content and everything that affects how it is opened.
 func (s Source) id() uint64 {
 	s.Options.TempDir = ""
 	b, err := json.Marshal(struct {
@@ -41,28 +41,28 @@ func (s Source) id() uint64 {
 		O       parser.Options
 	}{s.Path, s.Key, s.Format, s.Options})
 	if err != nil {
-		panic(err) // only for a Hint that is no JSON, which is the caller's mistake
+		panic(err) // only for a Hint that is not JSON, a caller error
 	}
 	return xxhash.Sum64(b)
 }
 
-// progress tells how far a call came before it failed.
+// progress records how far a call got before it failed.
 type progress struct {
-	accepted bool          // the child took the request
+	accepted bool          // the child accepted the request
 	opened   bool          // the document is open
 	after    time.Duration // how long that took
 }
 
-// openingsIdle times as long as it took to open, a document may be unused: to
-// open it once more then costs little beside what was kept for nothing.
+// openingsIdle: a document may stay unused for this many times as long as it took
+// to open; reopening it then costs little compared with having kept it.
 const openingsIdle = 20
 
-// errEmit wraps an error of the caller's own function.
+// errEmit wraps an error from the caller's own function.
 type errEmit struct{ error }
 
 func (e errEmit) Unwrap() error { return e.error }
 
-// call sends one request and hands every frame of the answer to on.
+// call sends one request and passes every frame of the answer to on.
 func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind byte, body []byte) error) (progress, error) {
 	var at progress
 	body, err := json.Marshal(req)
@@ -105,7 +105,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 			return at, f
 		default:
 			if err := on(kind, body); err != nil {
-				c.kill(killEnd) // it would go on sending
+				c.kill(killEnd) // it would keep sending
 				if errors.Is(err, errCodec) || errors.Is(err, errFrame) || errors.Is(err, errOrder) {
 					return at, p.diagnose(ctx, c, err)
 				}
@@ -118,7 +118,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 	}
 }
 
-// diagnose says why a child that was killed or fell silent did so.
+// diagnose returns the reason a child was killed or went silent.
 func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
 	<-c.exited
 	why := c.reason()
@@ -152,15 +152,15 @@ func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
 	return f
 }
 
-// ranOut reports whether the Go runtime ended a process because the kernel gave
-// it no more memory: it grew to its limit faster than the parent looks.
+// ranOut reports whether the Go runtime ended a process because the kernel gave it
+// no more memory: it hit its limit between two samples by the parent.
 func ranOut(stderr string) bool {
 	return strings.Contains(stderr, "fatal error: runtime: out of memory") || strings.Contains(stderr, "fatal error: runtime: cannot allocate") || strings.Contains(stderr, "fatal error: out of memory")
 }
 
 // with runs one request on a child that has the source open, or opens it.
 func (p *Pool) with(ctx context.Context, src Source, op request, on func(kind byte, body []byte) error) (c *process, d *childDoc, at progress, err error) {
-	if src.Path, err = filepath.Abs(src.Path); err != nil { // a child works in a folder of its own
+	if src.Path, err = filepath.Abs(src.Path); err != nil { // a child has its own working directory
 		return nil, nil, at, err
 	}
 	id := src.id()
@@ -172,7 +172,7 @@ func (p *Pool) with(ctx context.Context, src Source, op request, on func(kind by
 		if err == nil || at.accepted || try > 0 || ctx.Err() != nil {
 			return c, d, at, err
 		}
-		// The child had died while it was idle; once more, on a new one.
+		// The child died while idle; retry once on a new one.
 		p.release(c, false)
 	}
 }
@@ -182,7 +182,7 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 	var shut []*childDoc
 	if d != nil {
 		p.count(func(s *Stats) { s.Reuses++ })
-		req.Doc = d.id // all else was told when it was opened
+		req.Doc = d.id // everything else was sent when it was opened
 	} else {
 		dir, err := p.docDir()
 		if err != nil {
@@ -224,7 +224,7 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 		shut = append(shut, d)
 	}
 	if len(shut) > 0 && c.reason() != killNone {
-		<-c.exited // it may still write there
+		<-c.exited // until then it may still write there
 	}
 	for _, d := range shut {
 		p.dropDir(d.dir, c.reason() == killNone)
@@ -232,7 +232,7 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 	return at, d, err
 }
 
-// fill brings bytes that the child waits for.
+// fill fetches bytes that the child waits for.
 func (c *process) fill(ctx context.Context, src Source, offset, length int64) error {
 	if err := src.Fill(ctx, offset, length); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (c *process) fill(ctx context.Context, src Source, offset, length int64) er
 	return nil
 }
 
-// finish gives the child back and unwraps what call has wrapped.
+// finish releases the child and unwraps what call has wrapped.
 func (p *Pool) finish(c *process, err error) error {
 	if c == nil {
 		return err
@@ -256,9 +256,9 @@ func (p *Pool) finish(c *process, err error) error {
 	return err
 }
 
-// askOne runs a request whose answer is one frame of that kind, with JSON. The
-// child stays busy until finish; noun is what the answer holds, for a message.
-// other takes frames of other kinds; nil where there are none.
+// askOne runs a request whose answer is one frame of kind want, holding JSON. The
+// child stays busy until finish; noun names the answer in messages. other handles
+// frames of other kinds; nil if there are none.
 func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want byte, noun string, other func(kind byte, body []byte) error) (answer *T, c *process, d *childDoc, err error) {
 	c, d, _, err = p.with(ctx, src, req, func(kind byte, body []byte) error {
 		if kind != want && other != nil {
@@ -280,9 +280,9 @@ func askOne[T any](ctx context.Context, p *Pool, src Source, req request, want b
 	return answer, c, d, err
 }
 
-// Plan counts the document's units and says how it may be cut. shardDir is the
-// folder that PlannedRange.Shard is relative to, "" when the plan has no
-// shards; it stays until cleanup, which is never nil, is called.
+// Plan counts the document's units and determines how it may be split. shardDir is
+// the folder that PlannedRange.Shard is relative to, "" when the plan has no
+// shards; it exists until cleanup, which is never nil, is called.
 func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDir string, cleanup func(), err error) {
 	cleanup = func() {}
 	plan, c, d, err := askOne[parser.Plan](ctx, p, src, request{Op: opPlan, limit: src.PlanLimit}, kindPlan, "plan", nil)
@@ -301,8 +301,8 @@ func (p *Pool) Plan(ctx context.Context, src Source) (plan *parser.Plan, shardDi
 	return plan, shardDir, cleanup, p.finish(c, nil)
 }
 
-// handOver closes a document and leaves its folder, with the files that were
-// written there, to the caller.
+// handOver closes a document and leaves its folder, with the files written there,
+// to the caller.
 func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir string, cleanup func(), err error) {
 	_, err = p.call(ctx, c, request{Op: opClose, Doc: d.id}, func(byte, []byte) error { return errFrame })
 	delete(c.docs, d.key)
@@ -316,10 +316,10 @@ func (p *Pool) handOver(ctx context.Context, c *process, d *childDoc) (dir strin
 	return d.dir, cleanup, nil
 }
 
-// Unpack takes files out of a container, from the from-th on. dir is the
-// folder that Member.File is relative to; it stays until cleanup, which is
-// never nil, is called. Until the last step the document stays open, since the
-// next goes on where this one stopped.
+// Unpack extracts files from a container, starting with the from-th. dir is the
+// folder that Member.File is relative to; it exists until cleanup, which is never
+// nil, is called. The document stays open until the last step, since each step
+// continues where the previous one stopped.
 func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpacked, dir string, cleanup func(), err error) {
 	u, c, d, err := askOne[parser.Unpacked](ctx, p, src, request{Op: opUnpack, N: from}, kindUnpacked, "files", nil)
 	if err != nil {
@@ -333,15 +333,15 @@ func (p *Pool) Unpack(ctx context.Context, src Source, from int) (u *parser.Unpa
 	return u, dir, func() { _ = os.RemoveAll(dir) }, p.finish(c, err)
 }
 
-// moveOut takes files of a document that stays open into a folder of their own:
-// that of the document goes when its child needs the place for another.
+// moveOut moves files of a document that stays open into their own folder: the
+// document's folder is removed when its child evicts the document.
 func (p *Pool) moveOut(d *childDoc, members []parser.Member) (dir string, err error) {
 	dir, err = os.MkdirTemp(p.root, "step-")
 	for _, m := range members {
 		switch {
 		case err != nil || m.File == "":
 		case m.File == "." || !filepath.IsLocal(m.File) || filepath.Base(m.File) != m.File:
-			err = errFrame // a child may not name what is not its own
+			err = errFrame // a child may not name files outside its folder
 		default:
 			err = os.Rename(filepath.Join(d.dir, m.File), filepath.Join(dir, m.File))
 		}
@@ -353,24 +353,24 @@ func (p *Pool) moveOut(d *childDoc, members []parser.Member) (dir string, err er
 	return dir, nil
 }
 
-// errOrder means that a child emitted units that were not asked for, twice, or
-// out of order.
+// errOrder means that a child emitted units that were not requested, twice, or out
+// of order.
 var errOrder = errors.New("the parser emitted units out of order")
 
-// Parse reads the units of r and calls emit for each, in order, exactly once.
-// A unit that does not fit into Config.RangeBytes is emitted as failed,
-// range_too_large. On an error the units emitted so far stand and the rest was
-// not read. emit's
-// own error is returned as it is. A context that ends kills the child: past
-// its deadline the error is the failure parse_timeout, canceled it is
-// sheaf.ErrCanceled.
+// Parse reads the units of r and calls emit for each, in order, exactly once. A
+// unit that does not fit into Config.RangeBytes is emitted as failed, with
+// range_too_large. On an error the units emitted so far are valid and the rest was
+// not read. An error from emit is returned unchanged. When the context ends, the
+// child is killed: past the deadline the error is the failure parse_timeout, on
+// cancellation sheaf.ErrCanceled.
 func (p *Pool) Parse(ctx context.Context, src Source, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	left := p.cfg.RangeBytes
 	_, err := p.parse(ctx, src, r, &left, emit)
 	return err
 }
 
-// parse is Parse for a part of a range, which has left of the whole range's budget.
+// parse is Parse for part of a range; left is what remains of the whole range's
+// budget.
 func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64, emit func(sheaf.UnitResult) error) (progress, error) {
 	if r.From < 1 || r.To < r.From {
 		return progress{}, fmt.Errorf("%w: range %v", sheaf.ErrInvalid, r)
@@ -399,13 +399,13 @@ func (p *Pool) parse(ctx context.Context, src Source, r sheaf.Range, left *int64
 	return at, p.finish(c, err)
 }
 
-// Render draws unit n, or what lies in clip of it, at dpi as a PNG or JPEG.
+// Render draws unit n, or the part of it within clip, at dpi as a PNG or JPEG.
 func (p *Pool) Render(ctx context.Context, src Source, n, dpi int, clip *sheaf.Box) (img []byte, mediaType string, err error) {
 	return p.draw(ctx, src, request{Op: opRender, N: n, DPI: dpi, Clip: clip})
 }
 
-// Picture draws the picture of that name inside a file, at most side pixels to
-// a side, as a JPEG: see parser.Illustrated.
+// Picture draws the named picture of a file, at most side pixels per side, as a
+// JPEG: see parser.Illustrated.
 func (p *Pool) Picture(ctx context.Context, src Source, name string, side int) (img []byte, mediaType string, err error) {
 	return p.draw(ctx, src, request{Op: opPicture, Name: name, N: side})
 }

@@ -9,16 +9,16 @@ import (
 	"sheaf"
 )
 
-// The encoding of a unit's result. It is the one message that is sent for
-// every page, and written by hand because reflection costs more there than the
-// page's layout. One walk over the fields writes them or reads them, and counts
-// what they take in the parent's memory, so that both sides agree on both;
-// TestCodecCarriesEveryField holds it complete.
+// The encoding of a unit's result. This message is sent for every page, and is
+// hand-written because reflection would cost more than laying out the page. A
+// single walk over the fields writes or reads them, and counts their memory in the
+// parent, so that both sides agree on both; TestCodecCarriesEveryField verifies
+// that it is complete.
 
 var errCodec = errors.New("the parser's result cannot be decoded")
 
-// encodeUnit appends u to b. memory is what u takes of the range's budget once
-// the parent has decoded it: see budget.go.
+// encodeUnit appends u to b. memory is what u takes of the range's budget once the
+// parent has decoded it: see budget.go.
 func encodeUnit(b []byte, u *sheaf.UnitResult) (out []byte, memory int64) {
 	at := len(b)
 	w := wire{b: b, left: math.MaxInt64}
@@ -26,9 +26,9 @@ func encodeUnit(b []byte, u *sheaf.UnitResult) (out []byte, memory int64) {
 	return w.b, unitBytes + int64(len(w.b)-at) + math.MaxInt64 - w.left
 }
 
-// decodeUnit copies the text it keeps: body may be reused afterwards. left is
-// the memory that it may take, and what is left of it then; with more it is
-// errBudget, before the memory is taken.
+// decodeUnit copies the text it keeps: body may be reused afterwards. left is the
+// memory it may take; it returns what remains, or errBudget before allocating more
+// than that.
 func decodeUnit(body []byte, left int64) (sheaf.UnitResult, int64, error) {
 	var u sheaf.UnitResult
 	if left -= unitBytes + int64(len(body)); left < 0 {
@@ -45,8 +45,8 @@ func decodeUnit(body []byte, left int64) (sheaf.UnitResult, int64, error) {
 	return u, w.left, nil
 }
 
-// wire appends fields to b or reads them from it. Strings are cut out of s, the
-// same bytes, so that a page's text is copied once. After damage everything
+// wire appends fields to b or reads them from it. Strings are substrings of s, the
+// same bytes, so that a page's text is copied once. After corrupt input everything
 // reads as zero and bad is set.
 type wire struct {
 	reads bool
@@ -54,7 +54,7 @@ type wire struct {
 	s     string
 	at    int
 	bad   bool
-	left  int64 // of the budget; below 0 once there was too little
+	left  int64 // of the budget; negative once exceeded
 }
 
 func (w *wire) unit(u *sheaf.UnitResult) {
@@ -108,7 +108,7 @@ func (w *wire) table(t *sheaf.Table) {
 	for _, row := range t.Rows {
 		cells += len(row)
 	}
-	w.take(int64(len(t.Rows)*widest(t.Rows)-cells) * stringBytes) // shown as wide as the widest
+	w.take(int64(len(t.Rows)*widest(t.Rows)-cells) * stringBytes) // every row is shown as wide as the widest
 	w.int(&t.FirstRow)
 	slice(w, &t.RowBoxes, 33, (*wire).box)
 	if optional(w, &t.Box) {
@@ -122,7 +122,7 @@ func (w *wire) table(t *sheaf.Table) {
 	})
 }
 
-// box is most of what a page of text is, so its four corners go in one step.
+// box makes up most of a page of text, so its four corners are encoded in one step.
 func (w *wire) box(x *sheaf.Box) {
 	w.int(&x.Page)
 	if !w.reads {
@@ -139,11 +139,11 @@ func (w *wire) box(x *sheaf.Box) {
 
 func (w *wire) strings(ss *[]string) { slice(w, ss, 1, (*wire).string) }
 
-// slice carries s, whose elements take at least elemBytes as they are sent, so
-// that neither a lying length nor elements that say nothing can make the reader
-// allocate. Nil is told from empty.
+// slice encodes s, whose elements take at least elemBytes on the wire, so that
+// neither a forged length nor empty elements can make the reader allocate. Nil and
+// empty are distinct.
 func slice[T any](w *wire, s *[]T, elemBytes int, each func(*wire, *T)) {
-	n := uint64(0) // nil; else one more than there are
+	n := uint64(0) // nil; otherwise the length plus one
 	if !w.reads && *s != nil {
 		n = uint64(len(*s)) + 1
 	}
@@ -165,7 +165,7 @@ func slice[T any](w *wire, s *[]T, elemBytes int, each func(*wire, *T)) {
 	}
 }
 
-// optional carries whether *p is there, makes it when reading, and reports it.
+// optional encodes whether *p is set, allocates it when reading, and reports it.
 func optional[T any](w *wire, p **T) bool {
 	if !w.reads {
 		if *p == nil {
@@ -184,7 +184,7 @@ func optional[T any](w *wire, p **T) bool {
 
 func (w *wire) fail() { w.bad, w.at = true, len(w.b) }
 
-// take takes memory from the budget.
+// take charges memory to the budget.
 func (w *wire) take(bytes int64) bool {
 	if w.left -= bytes; w.left < 0 {
 		w.fail()
@@ -193,7 +193,8 @@ func (w *wire) take(bytes int64) bool {
 	return true
 }
 
-// next is where the next n bytes begin, below 0 where there are fewer.
+// next returns the offset of the next n bytes, or a negative number if fewer
+// remain.
 func (w *wire) next(n int) int {
 	if n < 0 || n > len(w.b)-w.at {
 		w.fail()
@@ -240,7 +241,7 @@ func (w *wire) float(v *float64) {
 }
 
 func (w *wire) string(v *string) {
-	n := uint64(len(*v)) // nothing, when reading
+	n := uint64(len(*v)) // zero when reading
 	w.uvarint(&n)
 	if !w.reads {
 		w.b = append(w.b, *v...)

@@ -8,33 +8,33 @@ import (
 	"io"
 )
 
-// Frames travel in both directions: one byte of kind, four bytes of length,
-// big endian, then that many bytes.
+// Frames travel in both directions: one byte for the kind, a four-byte big-endian
+// length, then that many bytes.
 const (
-	kindHello    = 'h' // child is ready, or has taken a request: one byte, the protocol version; when ready, hello as JSON behind it
+	kindHello    = 'h' // child is ready, or has accepted a request: one byte, the protocol version; when ready, followed by hello as JSON
 	kindRequest  = 'r' // request as JSON
-	kindOpened   = 'o' // the document is open; sent once per request that has one
+	kindOpened   = 'o' // the document is open; sent once per request on one
 	kindUnit     = 'u' // sheaf.UnitResult, see codec.go
 	kindPlan     = 'p' // parser.Plan as JSON
 	kindUnpacked = 'm' // parser.Unpacked as JSON
-	kindImage    = 'i' // media type, zero byte, image
-	kindNeed     = 'n' // child needs bytes of a sparse file before it goes on: offset and length, 8 bytes each, big endian
-	kindFilled   = 'w' // the answer, from the parent: they are there
-	kindNote     = 's' // what whoever runs the service should know: text
+	kindImage    = 'i' // media type, a zero byte, the image
+	kindNeed     = 'n' // child needs bytes of a sparse file to continue: offset and length, 8 bytes each, big endian
+	kindFilled   = 'w' // the parent's answer: they are there
+	kindNote     = 's' // something the operator should know: text
 	kindDone     = 'd' // end of the answer
 	kindFailure  = 'f' // end of the answer: sheaf.Failure as JSON
 	kindFatal    = 'x' // like kindFailure, and the child ends itself
 )
 
-// outputMark is what a child writes to its standard error between two
-// requests; see tail. Text holds no zero byte.
+// outputMark is what a child writes to its standard error between two requests; see
+// tail. Text does not contain a zero byte.
 const outputMark = 0
 
 const (
 	protocolVersion = 1
 	frameHeader     = 5
-	// maxFrameBytes bounds what one side makes the other hold. A page of text
-	// is some 20 KB; the largest picture of a page stays under it.
+	// maxFrameBytes limits what one side makes the other hold. A page of text is
+	// some 20 KB; the largest picture of a page stays below it.
 	maxFrameBytes = 64 << 20
 )
 
@@ -54,9 +54,9 @@ func writeFrame(w *bufio.Writer, kind byte, body []byte) error {
 	return err
 }
 
-// readFrame returns a body that is valid until the next call with the same
-// buffer. Memory grows with the bytes that arrive, not with the length that
-// was announced. It returns io.EOF only between frames.
+// readFrame returns a body that is valid until the next call with the same buffer.
+// Memory grows with the bytes that arrive, not with the announced length. It
+// returns io.EOF only between frames.
 func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err error) {
 	var head [frameHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -9,18 +9,17 @@ import (
 	"sheaf"
 )
 
-// ParseIsolating is Parse for documents that may hold a poison unit. When the
-// child crashes, hangs or runs out of memory, what is left of the range is cut
-// in two and each half read apart, down to the single unit, which is emitted
-// as failed under the failure's code, with what the child wrote last as its
-// Detail; all other units land. Every unit of r is
+// ParseIsolating is Parse for documents that may hold a poison unit. When the child
+// crashes, hangs or runs out of memory, the rest of the range is bisected, down to
+// the single unit, which is emitted as failed with the failure's code and the
+// child's last output as its Detail; all other units succeed. Every unit of r is
 // emitted exactly once, in order, unless an error is returned.
 //
-// perTry gives the time allowed for reading so many units; ctx bounds it all,
-// and its end is an error, as is a failure to open the document.
+// perTry returns the time allowed for reading that many units; ctx limits the whole
+// call. Its end is an error, as is a failure to open the document.
 func (p *Pool) ParseIsolating(ctx context.Context, src Source, r sheaf.Range, perTry func(units int) time.Duration, emit func(sheaf.UnitResult) error) error {
-	// One poison unit costs as many failures as halvings lead to it; a range
-	// that has many is given up, so that work stays in proportion.
+	// One poison unit costs as many failures as it takes halvings to reach it; a
+	// range with many is abandoned, so that the work stays proportionate.
 	tries := 32 + 4*bits.Len(uint(r.Len()))
 	budget := p.cfg.RangeBytes
 	work := []sheaf.Range{r} // the last is next
@@ -71,7 +70,7 @@ func (p *Pool) ParseIsolating(ctx context.Context, src Source, r sheaf.Range, pe
 	return nil
 }
 
-// poison reports whether a failure may be the fault of a single unit.
+// poison reports whether a single unit may have caused the failure.
 func poison(f *sheaf.Failure) bool {
 	switch f.Code {
 	case "parser_crash", "parse_timeout", "parser_out_of_memory":
@@ -80,7 +79,7 @@ func poison(f *sheaf.Failure) bool {
 	return false
 }
 
-// waitOr prefers the reason for which the whole call ended.
+// waitOr prefers the reason the whole call ended.
 func waitOr(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, sheaf.ErrCanceled) {
 		return waitError(ctx)

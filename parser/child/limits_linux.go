@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // ESRCH: it is gone already
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // ESRCH: already gone
 
-// lowerPriority makes the process, with all its threads, give way to others.
-// On Linux niceness belongs to the thread; a process group stands for all of
-// its processes' threads, and a child has a group of its own.
+// lowerPriority makes the process, with all its threads, yield to others. On Linux
+// niceness belongs to the thread; a process group covers the threads of all its
+// processes, and a child has its own group.
 func lowerPriority(nice int) error {
 	if nice == 0 {
 		return nil
@@ -23,7 +23,8 @@ func lowerPriority(nice int) error {
 	return unix.Setpriority(unix.PRIO_PGRP, 0, nice)
 }
 
-// openStatm opens the file that tells a process's memory, nil when it is gone.
+// openStatm opens the file that reports a process's memory; nil when the process is
+// gone.
 func openStatm(pid int) *os.File {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -32,7 +33,8 @@ func openStatm(pid int) *os.File {
 	return f
 }
 
-// residentBytes of the process whose statm is open, 0 when it is gone.
+// residentBytes returns the resident memory of the process whose statm is open, 0
+// when it is gone.
 func residentBytes(statm *os.File) int64 {
 	var b [128]byte // seven numbers
 	n, _ := statm.ReadAt(b[:], 0)
@@ -48,16 +50,16 @@ func residentBytes(statm *os.File) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// keepPipes stops programs that a format starts from inheriting the pipes.
+// keepPipes keeps programs started by a format from inheriting the pipes.
 func keepPipes(fds ...int) {
 	for _, fd := range fds {
 		unix.CloseOnExec(fd)
 	}
 }
 
-// awaitExit blocks until the process has ended and leaves it unreaped, so that
-// its number, and that of its group, cannot be given to another meanwhile. It
-// returns false where that is not possible.
+// awaitExit blocks until the process has ended and leaves it unreaped, so that its
+// pid and process group cannot be reused in the meantime. It returns false if that
+// is not possible.
 func awaitExit(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -67,8 +69,9 @@ func awaitExit(pid int) bool {
 	}
 }
 
-// lockFolder holds a folder for the life of this process; held is false when
-// another has it. A folder without a living owner can be locked by anybody.
+// lockFolder locks a folder for the lifetime of this process; held is false when
+// another process holds it. A folder without a living owner can be locked by
+// anyone.
 func lockFolder(path string) (f *os.File, held bool) {
 	f, err := os.OpenFile(path+"/.lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -17,7 +17,7 @@ func killGroup(pid int) {
 
 func lowerPriority(int) error { return nil }
 
-// confine protects nothing here: fleets run on Linux.
+// confine protects nothing here: production runs on Linux.
 func confine(sandbox, int64) []Protection {
 	var all []Protection
 	for _, name := range []string{ProtectLimits, ProtectPrivileges, ProtectSyscalls, ProtectFiles, ProtectNetwork, ProtectSignals, ProtectUser} {

@@ -1,12 +1,12 @@
-// Package child runs the formats of package parser in processes that can be
-// killed: the same binary started again, long-lived, several documents open in
-// each. It stands between the executor, which asks for ranges of documents,
-// and the formats, which read strangers' bytes.
+// Package child runs the formats of package parser in processes that can be killed:
+// the same binary started again, long-lived, several documents open in each. It
+// sits between the executor, which requests ranges of documents, and the formats,
+// which read untrusted bytes.
 //
-// A child dies when a call takes longer than its context allows, when its
-// resident memory passes the limit, and when the pool closes; it is replaced
-// when it crashes, answers nonsense, has served many documents or has grown.
-// Whatever happens, the caller gets a *sheaf.Failure and the parent lives.
+// A child is killed when a call outlives its context, when its resident memory
+// exceeds the limit, and when the pool closes; it is replaced when it crashes,
+// violates the protocol, has served many documents or has grown. Whatever happens,
+// the caller gets a *sheaf.Failure and the parent survives.
 package child
 
 import (
@@ -24,45 +24,45 @@ import (
 	"sheaf"
 )
 
-// Config of a pool. Zero values mean the defaults.
+// Config configures a pool. Zero values mean the defaults.
 type Config struct {
-	Size         int           // children at most; default GOMAXPROCS
+	Size         int           // maximum number of children; default GOMAXPROCS
 	MaxDocs      int           // documents open at once in a child; default 4
-	KeepOpen     time.Duration // time that an unused document stays open at least when another is opened; default 1 s
-	DocsPerChild int           // a child is replaced after opening so many; default 500
+	KeepOpen     time.Duration // minimum time an unused document stays open when another is opened; default 1 s
+	DocsPerChild int           // a child is replaced after opening this many; default 500
 	MaxRSSBytes  int64         // resident memory at which a child is killed; default 1 GiB
 	GrowthBytes  int64         // growth since its first document after which an idle child is replaced; default 256 MiB
 	MaxFileBytes int64         // largest file a child may write; default 4 GiB
-	RangeBytes   int64         // memory that the units of one range may take here; default 256 MiB
-	StartTimeout time.Duration // until a started child must answer; default 20 s
+	RangeBytes   int64         // memory the units of one range may take in the parent; default 256 MiB
+	StartTimeout time.Duration // for a started child to answer; default 20 s
 	IdleTimeout  time.Duration // after which an unused child is ended; default 5 min
 	TempDir      string        // where temporary folders go; default os.TempDir()
 	Nice         int           // scheduling priority of the children, 0 to 19; default 0
 	Command      []string      // what to start; default os.Executable() "parse-child"
 	Env          []string      // added to a child's environment, "KEY=value"
-	// EnvNow is Env where values change while the pool runs: it is asked before
-	// each use, and a child that began with other values is replaced. May be nil.
+	// EnvNow is Env for values that change while the pool runs: it is called before
+	// each use, and a child started with other values is replaced. May be nil.
 	EnvNow func() []string
 
-	// Program is a program that formats start as ProgramPath: it lies in memory,
-	// or where a child cannot reach it. It stays the caller's. May be nil.
+	// Program is a program that formats start as ProgramPath: it is in memory, or
+	// out of a child's reach. The caller keeps ownership. May be nil.
 	Program *os.File
-	// Noted is told what a child did another way than it should, see
-	// parser.Options.Note: the same words once a minute at most. May be nil.
+	// Noted is called when a child deviated from the configured way, see
+	// parser.Options.Note: with the same text at most once a minute. May be nil.
 	Noted func(text string)
 
 	// Sandbox is SandboxAuto (the default), SandboxRequire or SandboxOff.
 	Sandbox string
-	// ReadDirs hold the documents: beside them and programs' files a child can
-	// read nothing. Empty means that it may read all that its user may.
+	// ReadDirs hold the documents: apart from them and the files of programs a
+	// child can read nothing. Empty means that it may read whatever its user may.
 	ReadDirs []string
-	// CacheDir keeps what an engine has compiled; children write it. Default
+	// CacheDir holds what an engine has compiled; children write to it. Default
 	// CacheDir().
 	CacheDir string
-	// Ports are those that a format must reach by TCP; empty means no network.
+	// Ports are the TCP ports that a format must reach; empty means no network.
 	Ports []int
-	// Confined is told of the protections when the first child has started, and
-	// again should they change. May be nil.
+	// Confined is called with the protections when the first child has started, and
+	// again if they change. May be nil.
 	Confined func([]Protection)
 }
 
@@ -120,15 +120,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Stats are counts since New, except where they say "now".
+// Stats holds counts since New, except where they say "now".
 type Stats struct {
 	Children    int   // alive now
-	Busy        int   // of them, now
+	Busy        int   // of those, now
 	OpenDocs    int   // now, over all children
 	RSSBytes    int64 // now, over all children
 	Started     int64
 	Opens       int64 // documents opened
-	Reuses      int64 // calls that found their document open
+	Reuses      int64 // calls that reused an open document
 	Crashes     int64
 	Timeouts    int64
 	OutOfMemory int64
@@ -136,7 +136,7 @@ type Stats struct {
 	Recycled    int64 // replaced for age, growth or idleness
 }
 
-// Pool is safe for use by many goroutines.
+// Pool is safe for concurrent use.
 type Pool struct {
 	cfg   Config
 	root  string // temporary folders; removed by Close
@@ -149,18 +149,18 @@ type Pool struct {
 	mu       sync.Mutex
 	closed   bool
 	children map[*process]bool // true while busy
-	starting int               // on their way into children
+	starting int               // being started
 	stats    Stats
 	nextDoc  uint64
-	spare    []string // empty folders of documents that are closed
+	spare    []string // empty folders of closed documents
 
 	noted map[string]time.Time
 
-	confined     []Protection // as the child started last has told; nil before the first
+	confined     []Protection // as reported by the most recently started child; nil before the first
 	noNamespaces bool         // the system has refused them
 }
 
-// New makes a pool. No child is started before the first call.
+// New creates a pool. No child is started before the first call.
 func New(cfg Config) (*Pool, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -190,13 +190,13 @@ func New(cfg Config) (*Pool, error) {
 
 const rootPrefix = "sheaf-parse-"
 
-// sweep removes what pools of killed processes left behind. A living pool
-// holds a lock in its folder.
+// sweep removes what pools of killed processes left behind. A live pool holds a
+// lock in its folder.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, rootPrefix+"*"))
 	for _, d := range left {
 		if _, err := os.Stat(filepath.Join(d, ".lock")); err != nil {
-			continue // being made this moment, or no lock on this system
+			continue // just being created, or no locks on this system
 		}
 		if f, free := lockFolder(d); free {
 			_ = os.RemoveAll(d)
@@ -205,9 +205,9 @@ func sweep(dir string) {
 	}
 }
 
-// spawner starts all children from one thread that lives as long as the pool:
-// the kernel sends a child its death signal when the starting *thread* ends,
-// and the runtime ends threads as it likes.
+// spawner starts all children from one thread that lives as long as the pool: the
+// kernel sends a child its death signal when the starting *thread* ends, and the
+// runtime may end threads at any time.
 func (p *Pool) spawner() {
 	defer p.done.Done()
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
@@ -221,8 +221,8 @@ func (p *Pool) spawner() {
 	}
 }
 
-// janitor ends children that nobody has used for a while, with the documents
-// and temporary files that they hold.
+// janitor ends children that have been unused for a while, along with their
+// documents and temporary files.
 func (p *Pool) janitor() {
 	defer p.done.Done()
 	tick := time.NewTicker(max(p.cfg.IdleTimeout/4, 10*time.Millisecond))
@@ -249,8 +249,8 @@ func (p *Pool) janitor() {
 	}
 }
 
-// Close kills all children, also those at work, waits until they are gone and
-// removes their temporary files. Calls that are under way fail.
+// Close kills all children, including busy ones, waits until they are gone and
+// removes their temporary files. Calls in progress fail.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -269,8 +269,8 @@ func (p *Pool) Close() error {
 	for _, c := range all {
 		<-c.exited
 	}
-	// A call that was about to start a child sees closed, or its child is
-	// ended by release; both before it gives its slot back.
+	// A call about to start a child sees closed, or its child is ended by release;
+	// either happens before it frees its slot.
 	for range p.cfg.Size {
 		p.slots <- struct{}{}
 	}
@@ -282,7 +282,7 @@ func (p *Pool) Close() error {
 	return os.RemoveAll(p.root)
 }
 
-// Stats returns counts.
+// Stats returns the counts.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -300,9 +300,9 @@ func (p *Pool) Stats() Stats {
 
 var errClosed = fmt.Errorf("%w: the parsers have been stopped", sheaf.ErrUnavailable)
 
-// acquire waits for a child to be free and prefers, in this order: one that
-// has the document open, an idle one with headroom for it, a new one, and the one
-// whose documents have been unused for longest.
+// acquire waits for a child to be free. In order of preference: one that has the
+// document open, an idle one with room for it, a new one, and the one whose
+// documents have been unused for longest.
 func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -330,7 +330,7 @@ func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, er
 		}
 		return 0
 	}
-	var left []*process // to be ended: it takes no part, and may not keep a living one out
+	var left []*process // to be ended: not eligible, and must not take the place of a live one
 	for c, busy := range p.children {
 		if !busy && (c.gone() || !slices.Equal(c.env, env)) {
 			delete(p.children, c)
@@ -352,8 +352,8 @@ func (p *Pool) acquire(ctx context.Context, id uint64, fresh bool) (*process, er
 	if best != nil {
 		p.children[best] = true
 	} else {
-		// Counted before it lives: two callers that start at once must not
-		// both take the last place.
+		// Counted before it exists: two concurrent callers must not both take the
+		// last place.
 		p.starting++
 	}
 	p.mu.Unlock()
@@ -392,10 +392,11 @@ func waitError(ctx context.Context) error {
 	return sheaf.FailRetryable(sheaf.CategoryCapacity, "parser_busy", "No parser was free in the time allowed; try again when the system is less busy.")
 }
 
-// maxRestingBuf is what a child's buffer may keep between two calls.
+// maxRestingBuf limits the buffer a child keeps between calls.
 const maxRestingBuf = 4 << 20
 
-// release gives the child back, or ends it when it is of no more use.
+// release returns the child to the pool, or ends it when it is no longer fit for
+// use.
 func (p *Pool) release(c *process, healthy bool) {
 	if cap(c.buf) > maxRestingBuf {
 		c.buf = nil
@@ -423,8 +424,8 @@ func (p *Pool) release(c *process, healthy bool) {
 	<-p.slots
 }
 
-// Protections says what keeps the children away from the rest of the system.
-// It starts a child where none has told yet.
+// Protections reports what isolates the children from the rest of the system. It
+// starts a child if none has reported yet.
 func (p *Pool) Protections(ctx context.Context) ([]Protection, error) {
 	known := func() []Protection {
 		p.mu.Lock()
@@ -455,7 +456,7 @@ func (p *Pool) forget(c *process) {
 	}
 }
 
-// env is what children are told now.
+// env returns the current environment for children.
 func (p *Pool) env() []string {
 	if p.cfg.EnvNow != nil {
 		return p.cfg.EnvNow()
@@ -463,13 +464,13 @@ func (p *Pool) env() []string {
 	return p.cfg.Env
 }
 
-// notes remembered, and how long one is not repeated.
+// Limits on remembered notes, and on how often one is repeated.
 const (
 	maxNotes  = 100
 	noteEvery = time.Minute
 )
 
-// note passes a child's word on.
+// note passes on a child's note.
 func (p *Pool) note(text string) {
 	now := time.Now()
 	p.mu.Lock()
@@ -495,12 +496,12 @@ func (p *Pool) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// spareDirs is how many empty folders are prepared for coming documents. Most
-// documents write no file, and on a journaled file system making a folder and
-// removing it costs more than reading a short text.
+// spareDirs is how many empty folders of closed documents are kept for reuse. Most
+// documents write no file, and on a journaled file system creating and removing a
+// folder costs more than reading a short text.
 const spareDirs = 8
 
-// docDir is an empty folder for a document.
+// docDir returns an empty folder for a document.
 func (p *Pool) docDir() (string, error) {
 	p.mu.Lock()
 	if n := len(p.spare); n > 0 {
@@ -513,8 +514,8 @@ func (p *Pool) docDir() (string, error) {
 	return os.MkdirTemp(p.root, "doc-")
 }
 
-// dropDir removes a document's folder with what is in it, or keeps it for
-// another when it is empty and the child that had it has closed the document.
+// dropDir removes a document's folder and its contents, or keeps it for reuse if it
+// is empty and its child has closed the document.
 func (p *Pool) dropDir(dir string, closed bool) {
 	if closed && isEmpty(dir) {
 		p.mu.Lock()

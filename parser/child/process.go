@@ -30,8 +30,8 @@ const (
 	killEnd
 )
 
-// process is a running child. Its fields belong to the holder of busy; kill
-// and gone may be called by anybody.
+// process is a running child. Its fields belong to whoever marked it busy; kill and
+// gone may be called by anyone.
 type process struct {
 	cmd     *exec.Cmd
 	pid     int
@@ -41,9 +41,9 @@ type process struct {
 	ans     *bufio.Reader
 	buf     []byte
 	dir     string   // its TMPDIR
-	env     []string // Pool.env as it began
+	env     []string // Pool.env at its start
 	stderr  tail
-	statm   *os.File // where its memory is told, nil where that is unknown
+	statm   *os.File // its memory statistics, nil if unavailable
 
 	docs     map[uint64]*childDoc
 	docCount atomic.Int32 // len(docs), for Stats
@@ -66,7 +66,7 @@ type childDoc struct {
 	opening time.Duration
 }
 
-// start runs a child and waits for its first word.
+// start runs a child and waits for its hello.
 func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	fail := func(err error) error {
 		return sheaf.FailRetryable(sheaf.CategoryInternal, "parser_start_failed", "The parser's process did not start: %v. Check memory and process limits.", err)
@@ -75,7 +75,7 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	var pipes [6]*os.File // of requests, answers and standard error the ends to read and to write
+	var pipes [6]*os.File // the read and write ends for requests, answers and standard error
 	for i := 0; i < len(pipes); i += 2 {
 		if pipes[i], pipes[i+1], err = os.Pipe(); err != nil {
 			closeAll(pipes[:i]...)
@@ -135,7 +135,7 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 		}
 		c.mu.Lock()
 		if waits {
-			killGroup(c.pid) // whatever it started
+			killGroup(c.pid) // and everything it started
 			_ = cmd.Wait()
 		}
 		c.reaped = true
@@ -160,7 +160,7 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	if err == nil && said.Unreachable != "" {
 		c.end()
 		if !p.forgoNamespaces() {
-			return p.start(ctx, env) // with the file rights of Sheaf's own user
+			return p.start(ctx, env) // with the file permissions of Sheaf's own user
 		}
 		return nil, fail(errors.New(said.Unreachable))
 	}
@@ -187,8 +187,8 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	return c, nil
 }
 
-// startConfined starts a child in namespaces of its own, or without where the
-// system refuses them. It runs on the spawner's thread.
+// startConfined starts a child in its own namespaces, or without if the system
+// refuses them. It runs on the spawner's thread.
 func (p *Pool) startConfined(command func(namespaces bool) *exec.Cmd) (*exec.Cmd, error) {
 	p.mu.Lock()
 	namespaces := p.cfg.Sandbox != SandboxOff && !p.noNamespaces
@@ -207,8 +207,8 @@ func (p *Pool) startConfined(command func(namespaces bool) *exec.Cmd) (*exec.Cmd
 	return cmd, err
 }
 
-// forgoNamespaces has children start without namespaces from now on. It reports
-// whether that was so before.
+// forgoNamespaces starts later children without namespaces. It reports whether that
+// was already so.
 func (p *Pool) forgoNamespaces() (before bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,11 +216,11 @@ func (p *Pool) forgoNamespaces() (before bool) {
 	return before
 }
 
-// privateBytes is what a child may map beside twice what may be resident: the
-// runtime's own tables, the stacks of threads, and code that is compiled.
+// privateBytes is what a child may map on top of twice its resident limit: the
+// runtime's own tables, thread stacks and compiled code.
 const privateBytes = 512 << 20
 
-// childEnv is the whole environment of a child.
+// childEnv returns the complete environment of a child.
 func (p *Pool) childEnv(dir string, added []string, namespaces bool) []string {
 	write := []string{p.root}
 	if p.cfg.CacheDir != "" && os.MkdirAll(p.cfg.CacheDir, 0o700) == nil {
@@ -237,7 +237,7 @@ func (p *Pool) childEnv(dir string, added []string, namespaces bool) []string {
 		envFileBytes + "=" + strconv.FormatInt(p.cfg.MaxFileBytes, 10),
 		envNice + "=" + strconv.Itoa(p.cfg.Nice),
 		"TMPDIR=" + dir,
-		"GOMAXPROCS=1", // it does one thing at a time, and there is a child for each CPU
+		"GOMAXPROCS=1", // it does one thing at a time, and there is a child per CPU
 		"GOMEMLIMIT=" + strconv.FormatInt(p.cfg.MaxRSSBytes/2, 10),
 	}
 	for _, k := range []string{"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "SYSTEMROOT"} {
@@ -263,10 +263,10 @@ func (c *process) gone() bool {
 	}
 }
 
-// resident is the child's memory in bytes, 0 when it is gone.
+// resident returns the child's memory in bytes, 0 when it is gone.
 func (c *process) resident() int64 { return residentBytes(c.statm) }
 
-// kill ends the child and all it started. The first reason stands.
+// kill ends the child and all it started. The first reason is kept.
 func (c *process) kill(why int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -298,7 +298,7 @@ func (c *process) end() {
 	_ = os.RemoveAll(c.dir)
 }
 
-// oldest is the document that has been unused for longest.
+// oldest returns the document that has been unused for longest.
 func (c *process) oldest() *childDoc {
 	var oldest *childDoc
 	for _, d := range c.docs {
@@ -309,16 +309,16 @@ func (c *process) oldest() *childDoc {
 	return oldest
 }
 
-// tail keeps the first and the last of what a child writes while it answers
-// one request: the reason of a Go crash stands at the start, the place where a
-// C program gave up at the end. A child reads documents of many tenants one
-// after the other, so it says where a request begins (outputMark) in the same
-// pipe: what it wrote about an earlier document is never shown with a later.
+// tail keeps the beginning and end of what a child writes while answering one
+// request: the reason for a Go crash is at the start, the place where a C program
+// gave up at the end. A child reads documents of many tenants in turn, so it marks
+// where a request begins (outputMark) in the same pipe: output about an earlier
+// document is never shown with a later one.
 type tail struct {
 	mu   sync.Mutex
 	head []byte
 	last []byte
-	cut  bool // something between them was let go
+	cut  bool // something in between was dropped
 }
 
 func (t *tail) Write(b []byte) (int, error) {

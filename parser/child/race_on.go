@@ -2,6 +2,6 @@
 
 package child
 
-// raceDetector maps several times what a program allocates, so that a bound on
-// private memory would end children that are well within theirs.
+// raceDetector maps several times what a program allocates, so a limit on private
+// memory would end children well within theirs.
 const raceDetector = true

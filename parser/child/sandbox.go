@@ -14,10 +14,10 @@ import (
 const (
 	SandboxAuto    = "auto"    // use what the system offers
 	SandboxRequire = "require" // a child that lacks a protection of required does not start
-	SandboxOff     = "off"     // resource limits alone
+	SandboxOff     = "off"     // only resource limits
 )
 
-// Names of protections, in the order in which they are reported.
+// Names of protections, in the order they are reported.
 const (
 	ProtectLimits     = "resource_limits"
 	ProtectPrivileges = "no_new_privileges"
@@ -28,13 +28,12 @@ const (
 	ProtectUser       = "user_namespace"
 )
 
-// required lists what SandboxRequire insists on. Namespaces and the scoping of
-// signals are left out: many containers forbid the first, and the second needs
-// Linux 6.12.
+// required lists what SandboxRequire insists on. Namespaces and signal scoping are
+// omitted: many containers forbid the first, and the second needs Linux 6.12.
 var required = []string{ProtectLimits, ProtectPrivileges, ProtectSyscalls, ProtectFiles, ProtectNetwork}
 
-// Protection is one thing that keeps a parser's process, which reads
-// strangers' files, away from the rest of the system.
+// Protection is one measure that isolates a parser's process, which reads untrusted
+// files, from the rest of the system.
 type Protection struct {
 	Name    string `json:"name"`
 	InForce bool   `json:"in_force"`
@@ -48,18 +47,18 @@ type sandbox struct {
 	Write      []string // folders it may write
 	Ports      []int    // TCP ports it may connect to
 	DataBytes  int64    // private memory it may map on top of what it starts with
-	Namespaces bool     // it was started in namespaces of its own
+	Namespaces bool     // started in its own namespaces
 }
 
 const envSandbox = "SHEAF_PARSE_SANDBOX"
 
-// encode is the value of envSandbox.
+// encode returns the value of envSandbox.
 func (s sandbox) encode() string {
 	b, _ := json.Marshal(s) // strings and numbers always encode
 	return string(b)
 }
 
-// sandboxFromEnviron reads what encode wrote. A child that cannot read it must
+// sandboxFromEnviron reads the result of encode. A child that cannot read it must
 // not start unconfined.
 func sandboxFromEnviron() (s sandbox, err error) {
 	if err := json.Unmarshal([]byte(os.Getenv(envSandbox)), &s); err != nil {
@@ -68,11 +67,11 @@ func sandboxFromEnviron() (s sandbox, err error) {
 	return s, nil
 }
 
-// hello is what a child says of itself once it is confined.
+// hello is what a child reports once it is confined.
 type hello struct {
 	Protections []Protection
-	// Unreachable says which of its folders a child cannot enter. In a user
-	// namespace root has no rights to what belongs to others.
+	// Unreachable names the folder a child cannot enter. In a user namespace root
+	// has no rights to what belongs to others.
 	Unreachable string
 }
 
@@ -83,7 +82,7 @@ func unreachable(s sandbox) string {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "it cannot read a folder that it needs: " + err.Error()
 		}
-		_ = f.Close() // of what does not exist, too
+		_ = f.Close() // also for what does not exist
 	}
 	return ""
 }
@@ -98,8 +97,8 @@ func missing(all []Protection) (names []string) {
 	return names
 }
 
-// CacheDir is the default of Config.CacheDir: the folder where engines keep
-// compiled code between starts, "" where there is none.
+// CacheDir returns the default of Config.CacheDir: the folder where engines keep
+// compiled code between starts, "" if there is none.
 func CacheDir() string {
 	if dir := os.Getenv("SHEAF_WAZERO_CACHE"); dir != "" {
 		return dir

@@ -18,14 +18,14 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// nobody is the user that a child is inside its user namespace. Files keep
-// their owner; what goes are the capabilities.
+// nobody is the child's user inside its user namespace. Files keep their owner;
+// capabilities are lost.
 const nobody = 65534
 
-// isolate puts the child into a process group of its own, so that whatever it
-// starts dies with it, and has the kernel kill it when the thread that started
-// it ends (see Pool.spawner). With namespaces it is also a user without
-// capabilities, in a network without interfaces.
+// isolate puts the child into its own process group, so that whatever it starts
+// dies with it, and has the kernel kill it when the thread that started it ends
+// (see Pool.spawner). With namespaces it is also a user without capabilities, in a
+// network without interfaces.
 func isolate(namespaces, network bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if namespaces {
@@ -39,14 +39,14 @@ func isolate(namespaces, network bool) *syscall.SysProcAttr {
 	return attr
 }
 
-// Bounds of a child that have no setting: far above what any format or program
+// Limits of a child that are not configurable: far above what any format or program
 // needs, far below what harms a machine.
 const (
 	maxOpenFiles = 1024
-	maxProcesses = 512 // and threads, of the child with all that it starts; counted within its user namespace
+	maxProcesses = 512 // and threads, of the child and everything it starts; counted within its user namespace
 )
 
-// confine applies s to this process for good and reports each protection.
+// confine applies s to this process permanently and reports each protection.
 func confine(s sandbox, fileBytes int64) []Protection {
 	// Prepared first: afterwards /proc may be out of reach.
 	limits := limitResources(s, fileBytes)
@@ -78,9 +78,9 @@ func confine(s sandbox, fileBytes int64) []Protection {
 	return []Protection{limits, privileges, calls, files, network, signals, user}
 }
 
-// limitResources sets what the kernel counts for every process. Address space
-// is not limited: the engine reserves much more than it uses. Private memory
-// is, as a backstop for what grows faster than the parent looks.
+// limitResources sets the kernel's per-process limits. Address space is not
+// limited: the engine reserves much more than it uses. Private memory is, as a
+// backstop for growth between the parent's samples.
 func limitResources(s sandbox, fileBytes int64) Protection {
 	limit := func(what int, n int64) error {
 		return unix.Setrlimit(what, &unix.Rlimit{Cur: uint64(n), Max: uint64(n)})
@@ -103,8 +103,8 @@ func limitResources(s sandbox, fileBytes int64) Protection {
 	return Protection{ProtectLimits, true, detail}
 }
 
-// dataBytes is the private memory that this process has mapped, as
-// RLIMIT_DATA counts it; 0 when it cannot be told.
+// dataBytes returns the private memory mapped by this process, as RLIMIT_DATA
+// counts it; 0 if unknown.
 func dataBytes() int64 {
 	b, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(b)) {
@@ -116,8 +116,8 @@ func dataBytes() int64 {
 	return 0
 }
 
-// systemFiles may be read: programs, their libraries and data, and those
-// settings of the system that they look at, none of which is a secret.
+// systemFiles may be read: programs, their libraries and data, and the system
+// settings they read, none of which is secret.
 var systemFiles = []string{
 	"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix/store", "/gnu/store", "/snap",
 	"/proc", "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
@@ -128,13 +128,13 @@ var systemFiles = []string{
 	"/var/cache/fontconfig", "/var/lib/libreoffice", "/var/spool/libreoffice", "/var/lib/flatpak", "/sys/dev/block", "/run/systemd/resolve",
 }
 
-// socketDir is where LibreOffice makes the socket by which it finds another
-// that uses the same profile, whatever TMPDIR says.
+// socketDir is where LibreOffice creates the socket by which it finds another
+// instance on the same profile, whatever TMPDIR says.
 const socketDir = "/tmp"
 
-// restrictFiles keeps the process to the folders that it was given, by
-// Landlock (Linux 5.19 and later). The same call shuts in its signals and, on
-// the ports it may use, its connections, where the kernel can.
+// restrictFiles confines the process to the folders it was given, by Landlock
+// (Linux 5.19 and later). If the kernel supports it, the same call confines its
+// signals and its connections to the ports it may use.
 func restrictFiles(s sandbox) (files, signals Protection, ports bool) {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil || abi < 2 {
@@ -151,7 +151,7 @@ func restrictFiles(s sandbox) (files, signals Protection, ports bool) {
 	if len(s.Write) > 0 {
 		rules = append(rules, landlock.RWDirs(s.Write...).WithRefer().IgnoreIfMissing())
 	}
-	// LibreOffice starts twice on a new profile and makes its socket anew.
+	// LibreOffice starts twice on a new profile and recreates its socket.
 	rules = append(rules, landlock.PathAccess(ll.AccessFSMakeSock|ll.AccessFSRemoveFile, socketDir).IgnoreIfMissing())
 	for _, p := range s.Ports {
 		rules = append(rules, landlock.ConnectTCP(uint16(p)))
@@ -167,8 +167,8 @@ func restrictFiles(s sandbox) (files, signals Protection, ports bool) {
 	return files, signals, abi >= 4
 }
 
-// split tells folders from files, since a rule for one does not fit the other.
-// PATH and whatever a link leads to count as well.
+// split separates folders from files, since a rule for one does not fit the other.
+// It adds PATH and the targets of links.
 func split(paths []string) (dirs, files []string) {
 	for _, p := range filepath.SplitList(os.Getenv("PATH")) {
 		if filepath.IsAbs(p) {
@@ -188,9 +188,9 @@ func split(paths []string) (dirs, files []string) {
 	return dirs, files
 }
 
-// dropCapabilities gives up what root may do, on all threads. Inside a user
-// namespace nothing is left to give up; outside of one the rights to files stay,
-// since the data may belong to another user: restrictFiles bounds them.
+// dropCapabilities gives up root's privileges, on all threads. Inside a user
+// namespace there is nothing left to give up; outside, the rights to files remain,
+// since the data may belong to another user: restrictFiles limits them.
 func dropCapabilities(namespaces bool) error {
 	if namespaces {
 		return nil
@@ -211,8 +211,8 @@ func dropCapabilities(namespaces bool) error {
 	return nil
 }
 
-// restrictCalls sets no_new_privs and the filter of system calls on all
-// threads at once.
+// restrictCalls sets no_new_privs and the system call filter on all threads at
+// once.
 func restrictCalls(s sandbox) (privileges, calls Protection) {
 	runtime.LockOSThread() // the bit must be on the thread that loads the filter
 	defer runtime.UnlockOSThread()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusedCalls are refused with EPERM whatever their arguments: nothing that
-// parses a file needs them, and most breaches of a kernel begin with one.
+// refusedCalls fail with EPERM whatever their arguments: no file parser needs them,
+// and most kernel exploits begin with one.
 var refusedCalls = append([]uintptr{
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT,
@@ -26,8 +26,9 @@ var refusedCalls = append([]uintptr{
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_PERSONALITY,
 }, refusedCallsOfArch...)
 
-// newNamespaces are the flags of clone(2) that make a namespace. clone3, whose
-// flags a filter cannot see, is said not to exist: libraries then use clone.
+// newNamespaces are the flags of clone(2) that create a namespace. clone3, whose
+// flags a filter cannot see, is reported as unimplemented: libraries then use
+// clone.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 // Offsets in struct seccomp_data, see seccomp(2). Both architectures are little endian.
@@ -41,19 +42,19 @@ func refuse(errno unix.Errno) bpf.RetConstant {
 	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// filter is the program that decides on each system call. network lets the process
-// make TCP and UDP sockets; without it all it has are streams between its own
-// processes.
+// filter is the program that decides on each system call. network allows TCP and
+// UDP sockets; without it the process has only streams between its own processes.
 func filter(network bool) []bpf.Instruction {
 	load := func(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
 	argument := func(n uint32) bpf.Instruction { return load(offsetArgs + 8*n) } // its lower half
 	program := []bpf.Instruction{
-		// Calls by another architecture's numbers, such as 32-bit ones, are not made by accident.
+		// Calls by another architecture's numbers, such as 32-bit ones, are not
+		// accidental.
 		load(offsetArch),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS},
 		load(offsetCall),
-		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: 0x40000000, SkipTrue: 1}, // from there on: the x32 numbers of amd64
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: 0x40000000, SkipTrue: 1}, // the x32 numbers of amd64 start there
 		refuse(unix.ENOSYS),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1},
 		refuse(unix.ENOSYS),
@@ -61,7 +62,8 @@ func filter(network bool) []bpf.Instruction {
 	for _, call := range refusedCalls {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, refuse(unix.EPERM))
 	}
-	// on decides on one call by its arguments; what steps do not return on is allowed.
+	// on decides on one call by its arguments; unless the steps return, it is
+	// allowed.
 	on := func(call uintptr, steps ...bpf.Instruction) {
 		program = append(program, load(offsetCall), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: uint8(len(steps))})
 		program = append(program, steps...)
@@ -78,12 +80,12 @@ func filter(network bool) []bpf.Instruction {
 	}
 	families = append(families,
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, refuse(unix.EACCES),
-		argument(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // without SOCK_CLOEXEC and SOCK_NONBLOCK
+		argument(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // ignoring SOCK_CLOEXEC and SOCK_NONBLOCK
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1}, refuse(unix.EACCES))
 	on(unix.SYS_SOCKET, families...)
 	if !network {
 		on(unix.SYS_CONNECT, refuse(unix.EACCES))
-		// An address as the fifth argument reaches whom it names without a connection.
+		// An address as the fifth argument reaches its target without a connection.
 		address := uint32(offsetArgs + 8*4)
 		on(unix.SYS_SENDTO, load(address), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, refuse(unix.EACCES),
 			load(address+4), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, refuse(unix.EACCES))
@@ -91,7 +93,7 @@ func filter(network bool) []bpf.Instruction {
 	return append(program, allowed)
 }
 
-// loadFilter puts the filter, and no_new_privs, on all threads of the process.
+// loadFilter installs the filter, and no_new_privs, on all threads of the process.
 func loadFilter(network bool) error {
 	raw, err := bpf.Assemble(filter(network))
 	if err != nil {

@@ -18,23 +18,23 @@ import (
 	"sheaf/parser"
 )
 
-// Environment of a child. The parent passes these and a short list of others
-// (see childEnv), never its own environment: the child reads strangers' files
-// and needs no passwords.
+// Environment of a child. The parent passes these and a short list of others (see
+// childEnv), never its own environment: the child reads untrusted files and needs
+// no passwords.
 const (
 	envChild     = "SHEAF_PARSE_CHILD"
 	envFileBytes = "SHEAF_PARSE_FILE_BYTES"
 	envNice      = "SHEAF_PARSE_NICE"
 )
 
-// Descriptors of the two pipes. Standard output is left alone, so that a
-// library that prints cannot disturb the protocol.
+// Descriptors of the two pipes. Standard output is not used, so that a library that
+// prints cannot disturb the protocol.
 const (
 	fdRequests = 3
 	fdAnswers  = 4
 )
 
-// ProgramPath is under which a child starts Config.Program.
+// ProgramPath is the path by which a child starts Config.Program.
 const ProgramPath = "/proc/self/fd/5"
 
 // fdProgram is the descriptor behind ProgramPath.
@@ -49,8 +49,8 @@ const (
 	opClose   = "close"
 )
 
-// request is what the parent asks. Doc names the document among those that
-// the child has open; Path, Format and Options open it when it is not.
+// request is a request from the parent. Doc identifies the document among those the
+// child has open; Path, Format and Options open it otherwise.
 type request struct {
 	Op      string
 	Doc     uint64
@@ -58,19 +58,19 @@ type request struct {
 	Path    string
 	Format  string
 	Options parser.Options
-	Sparse  bool // the file has holes, which the parent fills
+	Sparse  bool // the file has holes, filled by the parent
 	Range   sheaf.Range
-	Budget  int64 `json:",omitempty"` // bytes of memory that the units of a whole range may take in the parent
-	Left    int64 `json:",omitempty"` // of them, for this one
+	Budget  int64 `json:",omitempty"` // bytes of memory the units of a whole range may take in the parent
+	Left    int64 `json:",omitempty"` // of those, for this request
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
 	Name    string     `json:",omitempty"` // of a picture
 
-	limit time.Duration // after which the parent ends the child; 0 for none
+	limit time.Duration // after which the parent kills the child; 0 for none
 }
 
-// MaybeRun turns the process into a parser child when the pool started it, and
-// returns at once otherwise. It must be the first statement of main, and of
+// MaybeRun turns the process into a parser child if the pool started it, and
+// otherwise returns at once. It must be the first statement of main, and of
 // TestMain in packages that use a pool, since the child is the same binary.
 func MaybeRun(formats []parser.Format) {
 	if os.Getenv(envChild) != "1" {
@@ -79,7 +79,7 @@ func MaybeRun(formats []parser.Format) {
 	os.Exit(serve(parser.NewRegistry(formats...)))
 }
 
-// Exit codes of a child that ends itself.
+// Exit codes of a child that exits on its own.
 const (
 	exitOK       = 0
 	exitProtocol = 71
@@ -97,7 +97,7 @@ func serve(formats *parser.Registry) int {
 	if err := lowerPriority(nice); err != nil {
 		fmt.Fprintln(os.Stderr, "priority of the parser's process:", err)
 	}
-	keepPipes(fdRequests, fdAnswers, fdProgram)                                     // the last may not be there
+	keepPipes(fdRequests, fdAnswers, fdProgram)                                     // fdProgram may not exist
 	said, _ := json.Marshal(hello{confine(limits, fileBytes), unreachable(limits)}) // strings and booleans always encode
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
@@ -112,8 +112,8 @@ func serve(formats *parser.Registry) int {
 		return exitProtocol
 	}
 
-	// Requests are read beside the work: the end of the pipe means that the
-	// parent is gone, and then nothing that still runs here is of use.
+	// Requests are read concurrently with the work: a closed pipe means that the
+	// parent is gone, and then anything still running here is pointless.
 	requests := make(chan request)
 	go func() {
 		var buf []byte
@@ -126,7 +126,7 @@ func serve(formats *parser.Registry) int {
 			if err == nil && kind == kindFilled {
 				select {
 				case s.filled <- struct{}{}:
-				default: // nobody has asked
+				default: // not requested
 					os.Exit(exitProtocol)
 				}
 				continue
@@ -163,7 +163,7 @@ type openDoc struct {
 
 func (s *server) send(kind byte, body []byte) error { return writeFrame(s.out, kind, body) }
 
-// sendJSON sends v, unless there is an error instead.
+// sendJSON sends v, or returns err if it is not nil.
 func (s *server) sendJSON(kind byte, v any, err error) error {
 	if err != nil {
 		return err
@@ -175,8 +175,8 @@ func (s *server) sendJSON(kind byte, v any, err error) error {
 	return s.send(kind, body)
 }
 
-// handle answers one request. end is true when the process must not go on: the
-// pipe is broken, or a panic left the parser in an unknown state.
+// handle answers one request. end is true when the process must stop: the pipe is
+// broken, or a panic left the parser in an unknown state.
 func (s *server) handle(req request) (code int, end bool) {
 	err := s.answer(req)
 	s.garbage.Tune()
@@ -216,13 +216,13 @@ func (s *server) answer(req request) (err error) {
 		}
 	}
 	s.asked = true
-	// What was asked is acknowledged before it is begun: a child that dies
-	// without this word was dead already, and the document is not to blame.
+	// A request is acknowledged before work begins: a child that dies without this
+	// was dead already, and the document is not to blame.
 	if err := s.send(kindHello, []byte{protocolVersion}); err != nil {
 		return err
 	}
 	d := s.docs[req.Doc]
-	if d == nil { // else both words leave together: each wakes the parent
+	if d == nil { // otherwise both frames leave together: each wakes the parent
 		if err := s.out.Flush(); err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func (s *server) answer(req request) (err error) {
 		s.closeDoc(req.Doc)
 		return nil
 	}
-	// The deadline is the parent's: it ends this process.
+	// The parent enforces the deadline: it kills this process.
 	ctx := context.Background()
 	if d == nil {
 		if d, err = s.open(ctx, req); err != nil {
@@ -254,8 +254,8 @@ func (s *server) answer(req request) (err error) {
 			if s.buf, left, err = fits(s.buf[:0], &u, left, req.Budget); err != nil {
 				return err
 			}
-			// Flushed one by one: a later unit may end this process, and what
-			// was read before it must have left by then.
+			// Flushed one by one: a later unit may kill this process, and what was
+			// read before it must have been sent.
 			return errors.Join(s.send(kindUnit, s.buf), s.out.Flush())
 		})
 	case opUnpack:
@@ -310,7 +310,7 @@ func (s *server) open(ctx context.Context, req request) (*openDoc, error) {
 	return s.docs[req.Doc], nil
 }
 
-// fill has the parent bring bytes of a sparse file. A parent that cannot ends
+// fill asks the parent to fetch bytes of a sparse file. A parent that cannot kills
 // this process instead of answering.
 func (s *server) fill(offset, length int64) {
 	body := binary.BigEndian.AppendUint64(nil, uint64(offset))
@@ -321,7 +321,8 @@ func (s *server) fill(offset, length int64) {
 	<-s.filled
 }
 
-// note sends what the log should say. A pipe that is broken is noticed by the answer.
+// note sends a message for the log. If the pipe is broken, sending the answer will
+// notice.
 func (s *server) note(text string) { _ = s.send(kindNote, []byte(clip(text))) }
 
 func (s *server) closeDoc(id uint64) {
@@ -332,13 +333,13 @@ func (s *server) closeDoc(id uint64) {
 	}
 }
 
-// crashed is the failure of a document or unit on which the parser died.
+// crashed is the failure of a document or unit that crashed the parser.
 func crashed(why string) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The parser process exited while reading this (%s). Save the file again with the program that created it, or report it.", why)
 }
 
-// clip keeps a failure's detail under 4 KB: the start, where the reason
-// stands, and the end, where the place does.
+// clip limits a failure's detail to 4 KB: the start, with the reason, and the end,
+// with the location.
 func clip(s string) string {
 	const head, tail = 1 << 10, 3<<10 - 8
 	if len(s) <= head+tail {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// sampleEvery is how often the memory of a working child is looked at.
+// sampleEvery is how often the memory of a busy child is sampled.
 const sampleEvery = 100 * time.Millisecond
 
-// watch kills the child when ctx ends, when limit (0: none) has passed, or
-// when its resident memory exceeds maxRSS (0: any). The returned function ends
-// the watch: after it nothing is killed any more.
+// watch kills the child when ctx ends, when limit (0: none) has passed, or when its
+// resident memory exceeds maxRSS (0: any). Once the returned stop function returns,
+// nothing is killed.
 //
-// It has no goroutine of its own: most calls end within milliseconds, and
-// waking a thread for each cost as much as a small file.
+// It has no goroutine of its own: most calls end within milliseconds, and waking a
+// thread for each cost as much as a small file.
 func (c *process) watch(ctx context.Context, limit time.Duration, maxRSS int64) (stop func()) {
 	w := &watcher{c: c}
 	if limit > 0 {
@@ -51,7 +51,7 @@ type watcher struct {
 	c     *process
 	limit *time.Timer
 
-	mu     sync.Mutex // held while killing: a child that has gone on to another call is not killed for this one
+	mu     sync.Mutex // held while killing: a child that has moved on to another call must not be killed for this one
 	over   bool
 	sample *time.Timer
 }
