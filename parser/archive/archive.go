@@ -1,7 +1,7 @@
-// Package archive is the format of ZIP and TAR archives, packed or not. An
-// archive that was uploaded is unpacked, and its members become documents; one
-// that lies in a mail is read member by member, each as a unit under a name
-// that carries the archive's. It runs in the parser's child process.
+// Package archive is the format of ZIP and TAR archives, compressed or not. An
+// uploaded archive is unpacked, and its members become documents; one attached to a
+// mail is read member by member, each a unit named after the archive and the
+// member. It runs in the parser's child process.
 package archive
 
 import (
@@ -30,7 +30,7 @@ import (
 	"sheaf/parser/internal/zipfile"
 )
 
-// Media types beside parser.MediaZIP.
+// Media types in addition to parser.MediaZIP.
 const (
 	mediaGzip  = "application/gzip"
 	mediaBzip2 = "application/x-bzip2"
@@ -39,28 +39,29 @@ const (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxEntries bounds what is looked at, with folders and the like.
+	// maxEntries limits the entries examined, including folders.
 	maxEntries = 100_000
-	// ratioAfter is up to where a member may be as repetitive as it likes.
+	// ratioAfter is the size up to which a member's ratio is not checked.
 	ratioAfter = 16 << 20
 	maxName    = 400 // bytes
-	// rangeMembers and rangeBytes are what one task reads.
+	// rangeMembers and rangeBytes limit what one task reads.
 	rangeMembers = 32
 	rangeBytes   = 32 << 20
-	// bytesPerPage converts members to the pages in which cost is counted.
+	// bytesPerPage converts members to pages, the unit of cost.
 	bytesPerPage = 100 << 10
 )
 
-// Limits bound what is read of one archive. What is 0 is as in DefaultLimits.
+// Limits on what is read of one archive. Zero fields take their value from
+// DefaultLimits.
 type Limits struct {
-	Files      int   // that become units; what comes after them is counted and not read
-	FileBytes  int64 // unpacked, of one
-	TotalBytes int64 // unpacked, of all; and packed
-	Ratio      int   // times its packed size that a file may have
+	Files      int   // that become units; the rest is counted and not read
+	FileBytes  int64 // unpacked, per file
+	TotalBytes int64 // unpacked, in total; also packed
+	Ratio      int   // maximum ratio of unpacked to packed size
 }
 
-// DefaultLimits are generous for what people send: deflate reaches a ratio of
-// 1,032 on zeros, and logs of one line 300.
+// DefaultLimits are generous for ordinary archives: deflate reaches a ratio of
+// 1,032 on zeros, and logs of one repeated line 300.
 var DefaultLimits = Limits{Files: 5_000, FileBytes: 512 << 20, TotalBytes: 8 << 30, Ratio: 500}
 
 func (l Limits) withDefaults() Limits {
@@ -71,8 +72,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// New returns the format. formats finds the readers of members; it is called
-// while an archive is read, so that it may know this format too.
+// New returns the format. formats finds the readers of members; it is called while
+// an archive is read, so the registry may include this format.
 func New(limits Limits, formats func() *parser.Registry) parser.Format {
 	return &format{limits.withDefaults(), formats}
 }
@@ -98,12 +99,12 @@ func (*format) Options() []string { return []string{"table_rows"} }
 // HoldsFiles implements parser.Container.
 func (*format) HoldsFiles() {}
 
-// member is what will be a unit.
+// member is a future unit.
 type member struct {
 	name   string // cleaned
 	size   int64  // unpacked
 	sum    uint64 // of the content; 0 when it was not read
-	code   string // why it is not read, with a sentence
+	code   string // why it is not read, with an explanation
 	reason string
 }
 
@@ -136,8 +137,8 @@ func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parse
 	return d, nil
 }
 
-// list finds the members. hash asks for their sums, for which a TAR archive
-// must be unpacked; a ZIP archive holds them.
+// list finds the members. hash requests their checksums, for which a TAR archive
+// must be unpacked; a ZIP archive stores them.
 func (d *document) list(ctx context.Context, hash bool) error {
 	d.members, d.warnings, d.dropped = nil, nil, 0
 	seen := map[string]bool{}
@@ -156,7 +157,7 @@ func (d *document) list(ctx context.Context, hash bool) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			if err == nil { // one that cannot be unpacked gets its verdict when it is read
+			if err == nil { // a member that cannot be unpacked gets its verdict when it is read
 				m.size, m.sum = n, h.Sum64()
 			}
 		}
@@ -179,7 +180,7 @@ func (d *document) list(ctx context.Context, hash bool) error {
 	return nil
 }
 
-// A second file of a name.
+// A second file with the same name.
 const (
 	duplicate       = "duplicate_name"
 	duplicateReason = "the archive holds two files of this name, and the first was read"
@@ -235,7 +236,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	return p, nil
 }
 
-// prefix is put before the names of members: "report.zip/".
+// prefix precedes the names of members: "report.zip/".
 func (d *document) prefix() string {
 	if name := clean.Line(clean.Clip(path.Base(strings.ReplaceAll(d.options.Name, `\`, "/")), 200)); name != "" && name != "." && name != "/" {
 		return name + "/"
@@ -275,7 +276,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	switch {
 	case emitErr != nil:
 		return emitErr
-	case n >= r.To: // what is wrong behind the range is not of interest
+	case n >= r.To: // errors after the range do not matter
 		return ctx.Err()
 	}
 	return asFailure(ctx, err)
@@ -304,8 +305,8 @@ func (d *document) unit(ctx context.Context, reader members.Reader, n int, conte
 	return reader.Read(ctx, n, m.name, "", f, size), nil
 }
 
-// cleanName makes a member's name one that is shown: a relative path of
-// readable steps. Nothing is ever written under it.
+// cleanName makes a member's name safe to display: a relative path of readable
+// steps. Nothing is ever written under it.
 func cleanName(s string) string {
 	if !utf8.ValidString(s) {
 		// APPNOTE.TXT 4.4.4: names that are not UTF-8 are in code page 437.
@@ -322,14 +323,14 @@ func cleanName(s string) string {
 	return cmp.Or(clean.Clip(strings.Join(steps, "/"), maxName), "unnamed")
 }
 
-// clutter is what systems put into archives beside their users' files.
+// clutter reports whether a file was added by the operating system.
 func clutter(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(name, "__MACOSX/") || strings.HasPrefix(base, "._") || base == ".DS_Store" || base == "Thumbs.db" || base == "desktop.ini"
 }
 
-// walk calls on for each file of the archive. content writes it somewhere,
-// under the bounds; it may be called once.
+// walk calls on for each file of the archive. content writes the file's content
+// within the limits; it may be called once.
 func (d *document) walk(ctx context.Context, on func(m member, content func(io.Writer) (int64, error)) error) error {
 	if d.kind == "zip" {
 		return d.walkZip(ctx, on)
@@ -395,17 +396,17 @@ func (d *document) walkZip(ctx context.Context, on func(m member, content func(i
 	return nil
 }
 
-// maxBombs in one archive are enough to know it by.
+// maxBombs is how many bombs identify a hostile archive.
 const maxBombs = 3
 
-// budget is what was unpacked of one archive.
+// budget is what has been unpacked of one archive.
 type budget struct {
 	bytes int64 // inflated
-	bombs int   // members that were more than their ratio allows
+	bombs int   // members that exceeded their ratio
 }
 
-// copy unpacks one member. packed tells how many bytes of the archive the first
-// n of it took; nil when that is not known.
+// copy unpacks one member. packed returns how many bytes of the archive its first n
+// bytes took; nil if unknown.
 func (l Limits) copy(w io.Writer, r io.Reader, packed func(n int64) int64, spent *budget) (int64, error) {
 	buf := make([]byte, 64<<10)
 	n := int64(0)

@@ -17,10 +17,10 @@ import (
 	"sheaf"
 )
 
-// maxWindow bounds the memory that a zstd stream may ask for.
+// maxWindow limits the memory that a zstd stream may request.
 const maxWindow = 64 << 20
 
-// unpack opens the stream inside the file, whatever it is packed with.
+// unpack opens the stream inside the file, whatever its compression.
 func (d *document) unpack() (r io.Reader, closer func(), packed bool, err error) {
 	in := bufio.NewReaderSize(io.NewSectionReader(d.file, 0, d.size), 64<<10)
 	head, _ := in.Peek(4) // a short file is a short stream
@@ -40,7 +40,7 @@ func (d *document) unpack() (r io.Reader, closer func(), packed bool, err error)
 	return in, func() {}, false, nil
 }
 
-// guarded stops a stream that unpacks to far more than it has.
+// guarded stops a stream that unpacks to far more than its size.
 type guarded struct {
 	r         io.Reader
 	n, packed int64
@@ -55,7 +55,8 @@ func (g *guarded) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// walkTar reads a TAR archive; a packed file that holds none is one member.
+// walkTar reads a TAR archive; a compressed file that is not one is a single
+// member.
 func (d *document) walkTar(ctx context.Context, on func(m member, content func(io.Writer) (int64, error)) error) error {
 	raw, done, packed, err := d.unpack()
 	if err != nil {

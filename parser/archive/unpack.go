@@ -18,25 +18,26 @@ import (
 	"sheaf/parser/internal/tempfile"
 )
 
-// What one step of unpacking ends after: its files lie on the disk together.
+// Limits of one unpacking step: its files are on disk at the same time.
 const (
 	stepBytes   = 256 << 20
 	stepMembers = 500
 )
 
-// walk is a walk over the files of an archive that stands still between two
-// steps: a packed stream is unpacked once, not once a step.
+// walk iterates over the files of an archive and pauses between two steps: a
+// compressed stream is unpacked once, not once per step.
 type walk struct {
 	next    func() (file, bool)
 	stop    func()
-	ahead   *file // that the step before did not take
+	ahead   *file // not consumed by the previous step
 	n       int   // files so far, without ahead
 	dropped int
 	seen    map[string]bool
-	err     error // that ended it
+	err     error // the error that ended it
 }
 
-// file is a member and what writes it, which works until the next is asked for.
+// file is a member and its content writer, which is valid until the next file is
+// requested.
 type file struct {
 	member  member
 	content func(io.Writer) (int64, error)
@@ -113,7 +114,7 @@ func (d *document) Unpack(ctx context.Context, from int) (*parser.Unpacked, erro
 		return nil, asFailure(ctx, err)
 	case err != nil:
 		if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Retryable {
-			return nil, f // the disk is full, which says nothing about the archive
+			return nil, f // the disk is full, which is not the archive's fault
 		}
 		out.Warnings = append(out.Warnings, damaged(ctx, w.n, err))
 	case w.n == 0:
@@ -125,8 +126,8 @@ func (d *document) Unpack(ctx context.Context, from int) (*parser.Unpacked, erro
 	return out, nil
 }
 
-// unpackMember writes one file. What is wrong with it is its own verdict; the
-// error is one that concerns all.
+// unpackMember writes one file. A problem with the file is its own verdict; an
+// error concerns the whole archive.
 func (d *document) unpackMember(ctx context.Context, m member, n int, content func(io.Writer) (int64, error)) (parser.Member, error) {
 	u := parser.Member{N: n, Path: m.name}
 	if m.code != "" {

@@ -1,8 +1,7 @@
-// Package audio is the format of spoken recordings: when one is planned, a
-// server of POST /v1/audio/transcriptions (OpenAI, whisper.cpp, vLLM, …) turns
-// it once into a transcript, which the tasks then read. A unit is about a
-// minute of speech, labelled with its time. It runs in the parser's child
-// process.
+// Package audio is the format of speech recordings: planning sends a recording once
+// to a server of POST /v1/audio/transcriptions (OpenAI, whisper.cpp, vLLM, …), and
+// the tasks then read the transcript. A unit is about a minute of speech, labelled
+// with its time. It runs in the parser's child process.
 package audio
 
 import (
@@ -31,29 +30,29 @@ const TranscriptType = "application/vnd.sheaf.transcript+json"
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks; see Version
-	// maxFileBytes bounds a recording; OpenAI itself takes 25 MB, others more.
+	// maxFileBytes limits a recording; OpenAI itself accepts 25 MB, others more.
 	maxFileBytes = 1 << 30
-	// maxTranscriptBytes bounds the server's answer: a day of speech has 1 MB
-	// of text, and servers may list every word with its time.
+	// maxTranscriptBytes limits the server's answer: a day of speech has 1 MB of
+	// text, and servers may list every word with its time.
 	maxTranscriptBytes = 64 << 20
 )
 
-// Config of the format.
+// Config configures the format.
 type Config struct {
-	URL      string        // of the server, up to and with /v1; "" for none
+	URL      string        // of the server, up to and including /v1; "" for none
 	Model    string        // as the server names it
 	APIKey   string        // sent as "Authorization: Bearer …"; "" sends none
-	Language string        // of the recordings, as ISO 639-1; "" lets the server find out
+	Language string        // of the recordings, as ISO 639-1; "" lets the server detect it
 	Timeout  time.Duration // of one request; 0 means 10 minutes
-	// Elsewhere says that documents are parsed where a server is known, though
-	// not here.
+	// Elsewhere means that the processes that parse documents have a server, though
+	// this one does not.
 	Elsewhere bool
 }
 
-// String leaves out the key.
+// String omits the key.
 func (c Config) String() string { return fmt.Sprintf("audio{%s model=%s}", c.URL, c.Model) }
 
-// GoString leaves out the key.
+// GoString omits the key.
 func (c Config) GoString() string { return c.String() }
 
 // New returns the format.
@@ -66,7 +65,7 @@ func New(c Config) parser.Format {
 
 type format struct{ cfg Config }
 
-// recordings are what is taken. The detector knows their bytes.
+// recordings are the accepted types. The detector recognizes their bytes.
 var recordings = []parser.FileType{
 	{MediaType: "audio/mpeg", Name: "MP3", Extensions: []string{".mp3"}}, {MediaType: "audio/mp3", Name: "MP3"},
 	{MediaType: "audio/wav", Name: "WAV", Extensions: []string{".wav"}}, {MediaType: "audio/x-wav", Name: "WAV"},
@@ -88,7 +87,7 @@ func (*format) Types() []parser.FileType {
 	return append(types, parser.FileType{MediaType: TranscriptType, Unit: sheaf.UnitPart})
 }
 
-// Version changes with the model, which decides what is heard.
+// Version changes with the model, which determines the transcript.
 func (f *format) Version() int {
 	if f.cfg.URL == "" {
 		return version
@@ -131,7 +130,7 @@ func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parse
 	return d, nil
 }
 
-// transcript is a server's answer (OpenAI, "verbose_json"), and what is stored.
+// transcript is a server's answer (OpenAI, "verbose_json"), and the stored form.
 type transcript struct {
 	Text     string           `json:"text"`
 	Language string           `json:"language"`
@@ -151,7 +150,8 @@ type document struct {
 // Close implements parser.Document.
 func (*document) Close() error { return nil }
 
-// take cuts the transcript into units. A server that tells no times gives one.
+// take cuts the transcript into units. If the server returns no times, there is
+// one.
 func (d *document) take(t *transcript) {
 	if len(t.Segments) == 0 {
 		t.Segments = []speech.Segment{{End: t.Duration, Text: t.Text}}
@@ -159,7 +159,7 @@ func (d *document) take(t *transcript) {
 	d.transcript, d.units = t, speech.Cut(t.Segments)
 }
 
-// hear has the recording transcribed, once.
+// hear transcribes the recording, once.
 func (d *document) hear(ctx context.Context) error {
 	if d.transcript != nil {
 		return nil

@@ -16,14 +16,14 @@ import (
 	"sheaf/parser/internal/clean"
 )
 
-// extensions gives a name to recordings without one: servers go by it.
+// extensions provides a name for recordings without one: servers rely on it.
 var extensions = map[string]string{
 	"audio/mpeg": ".mp3", "audio/mp3": ".mp3", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a",
 	"audio/flac": ".flac", "audio/x-flac": ".flac", "audio/ogg": ".ogg", "application/ogg": ".ogg", "audio/webm": ".webm", "video/mp4": ".mp4", "video/webm": ".webm",
 }
 
-// transcribe sends the recording to the server and reads its answer. What may
-// pass is retryable.
+// transcribe sends the recording to the server and reads its answer. Transient
+// errors are retryable.
 func (c Config) transcribe(ctx context.Context, file *os.File, size int64, o parser.Options) (*transcript, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (c Config) transcribe(ctx context.Context, file *os.File, size int64, o par
 	if ext := extensions[o.MediaType]; path.Ext(name) == "" {
 		name = "recording" + ext
 	}
-	// The recording is streamed: it may be larger than what the parser may hold.
+	// The recording is streamed: it may exceed the parser's memory.
 	body, w := io.Pipe()
 	form := multipart.NewWriter(w)
 	go func() {
@@ -50,7 +50,7 @@ func (c Config) transcribe(ctx context.Context, file *os.File, size int64, o par
 		}
 		w.CloseWithError(errors.Join(err, form.Close()))
 	}()
-	defer body.Close() // ends the goroutine when the server does not read on
+	defer body.Close() // ends the goroutine if the server stops reading
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/audio/transcriptions", body)
 	if err != nil {
 		return nil, sheaf.Fail(sheaf.CategoryPolicy, "transcription_refused", "The address in parser.transcribe_url is none; it must be like https://host:port/v1.")
@@ -59,7 +59,7 @@ func (c Config) transcribe(ctx context.Context, file *os.File, size int64, o par
 	if c.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.APIKey)
 	}
-	// A redirect would carry the recording and the key to another host.
+	// A redirect would forward the recording and the key to another host.
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
@@ -90,8 +90,8 @@ func unavailable(why string) error {
 	return sheaf.FailRetryable(sheaf.CategoryTarget, "transcription_unavailable", "The transcription server %s. It is tried again; check that the server of parser.transcribe_url runs.", why)
 }
 
-// refusal turns a status into a failure. The server's words are quoted where
-// they are about the recording.
+// refusal turns a status into a failure. The server's message is quoted if it is
+// about the recording.
 func refusal(status int, answer []byte) error {
 	says := clean.Clip(clean.Line(string(answer)), 300)
 	switch {

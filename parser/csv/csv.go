@@ -1,6 +1,6 @@
 // Package csv is the format of delimited text: CSV, TSV and their dialects.
-// Planning reads the file once, remembers where every range of rows begins and
-// what its columns hold; a range is then read by itself. It runs in the
+// Planning reads the file once and records where every range of rows begins and
+// what its columns hold; a range can then be read independently. It runs in the
 // parser's child process.
 package csv
 
@@ -27,7 +27,7 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// sampleBytes is what the dialect is guessed from.
+	// sampleBytes is how much is sampled to guess the dialect.
 	sampleBytes = 64 << 10
 	sampleRows  = 200
 )
@@ -50,8 +50,8 @@ func (format) Types() []parser.FileType {
 }
 func (format) Options() []string { return []string{"table_rows", "encoding"} }
 
-// hint is what a range needs to be read by itself. The header is named by its
-// place and read again, since it may be long and the hints are many.
+// hint is what a range needs to be read independently. It refers to the header by
+// offset, to be read again, since the header may be long and there are many hints.
 type hint struct {
 	dialect
 	Encoding     string `json:"encoding"`
@@ -89,19 +89,19 @@ type document struct {
 	f       *os.File
 	size    int64
 	options parser.Options
-	hint    *hint // nil when the file is planned or read whole
+	hint    *hint // nil when the file is planned or read as a whole
 
 	guess   charset.Guess
 	dialect dialect
-	start   int64 // where the records begin, in the decoded stream
+	start   int64 // where the records begin in the decoded stream
 	header  bool
 }
 
 func (d *document) Close() error { return nil }
 
-// seekable says that offsets in the file are good to read from: every byte
-// below 0x80 is the character it looks like. Other encodings are decoded while
-// planning, and cut into shards.
+// seekable reports whether reading may start at file offsets: every byte below 0x80
+// is the character it looks like. Other encodings are decoded while planning, and
+// split into shards.
 func (d *document) seekable() bool {
 	n := d.guess.Name
 	return d.guess.Unicode() || strings.HasPrefix(n, "windows-") || strings.HasPrefix(n, "iso-8859-") || strings.HasPrefix(n, "koi8-") || n == "macintosh" || n == "ibm866" || n == "euc-jp" || n == "euc-kr"
@@ -169,7 +169,7 @@ func (d *document) detect() error {
 	if bytes.IndexByte(sample, '\n') < 0 && bytes.IndexByte(sample, '\r') >= 0 {
 		d.dialect.EOL = '\r'
 	}
-	// Excel's own way to name the delimiter.
+	// Excel's own way of declaring the delimiter.
 	if rest, ok := bytes.CutPrefix(sample, []byte("sep=")); ok && len(rest) > 1 && (rest[1] == '\r' || rest[1] == '\n') {
 		d.dialect.Delimiter = rest[0]
 		skip := bytes.IndexByte(sample, d.dialect.EOL) + 1
@@ -199,13 +199,13 @@ func (d *document) sampleRows(sample []byte, dl dialect, complete bool) [][]stri
 		}
 		out = append(out, d.row(s.fields))
 	}
-	if !complete && len(out) > 1 && len(out) < sampleRows { // the last is cut off
+	if !complete && len(out) > 1 && len(out) < sampleRows { // the last row is cut off
 		out = out[:len(out)-1]
 	}
 	return out
 }
 
-// delimiter chooses the one by which most rows have the same number of fields.
+// delimiter chooses the one for which most rows have the same number of fields.
 func (d *document) delimiter(sample []byte, complete bool) byte {
 	candidates := []byte{',', ';', '\t', '|'}
 	if d.options.MediaType == parser.MediaTSV {
@@ -229,7 +229,7 @@ func (d *document) delimiter(sample []byte, complete bool) byte {
 		}
 		score := float64(times) / float64(len(rows)) * (1 + math.Log(float64(mode))/4)
 		if c == candidates[0] {
-			score *= 1.1 // what the type says, when it is close
+			score *= 1.1 // prefer what the type implies if it is close
 		}
 		if score > bestScore {
 			best, bestScore = c, score
@@ -238,8 +238,8 @@ func (d *document) delimiter(sample []byte, complete bool) byte {
 	return best
 }
 
-// scan reads every record once. on gets the row's number, where it begins, the
-// scanner (valid during the call) and the row.
+// scan reads every record once. on gets the row's number, its offset, the scanner
+// (valid during the call) and the row.
 func (d *document) scan(ctx context.Context, on func(n int, at int64, strikes int, s *scanner, row []string) error) (header []string, headerAt, headerLen int64, clipped int, err error) {
 	s := newScanner(d.stream(d.start), d.dialect, d.start, 0)
 	for n := 0; ; {
@@ -365,7 +365,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	return p, nil
 }
 
-// columns reads the header alone.
+// columns reads only the header.
 func (d *document) columns() []string {
 	if !d.header {
 		return nil
@@ -389,7 +389,7 @@ func (d *document) headerOf(s *scanner) []string {
 func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	e := rowio.Emitter{Emit: emit}
 	if d.hint == nil {
-		// Without a plan at hand the file is read from its beginning.
+		// Without a plan, read the file from the beginning.
 		var types coltype.Inferrer
 		rows := 0
 		header, _, _, _, err := d.scan(ctx, func(n int, _ int64, _ int, _ *scanner, row []string) error { types.Row(row); rows = n; return nil })

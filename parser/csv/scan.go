@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// maxRecordBytes cuts a record; what follows up to its line end is dropped.
+	// maxRecordBytes truncates a record; the rest of it up to its newline is
+	// dropped.
 	maxRecordBytes = 8 << 20
-	// maxQuotedBytes is how long a quoted field may run over line ends before
-	// its opening quote is taken for a stray one.
+	// maxQuotedBytes is how far a quoted field may extend over newlines before its
+	// opening quote is considered stray.
 	maxQuotedBytes = 256 << 10
-	// maxStrikes is how many stray quotes are forgiven before quotes no longer
-	// hold lines together: looking ahead at each would cost the square of the
-	// file's size.
+	// maxStrikes is how many stray quotes are tolerated before quotes no longer
+	// span lines: looking ahead at each would take quadratic time.
 	maxStrikes = 20
 	maxFields  = 16_384
 )
 
-// dialect is how a file writes its records.
+// dialect describes how a file writes its records.
 type dialect struct {
 	Delimiter byte `json:"delimiter"`
 	Quote     byte `json:"quote"` // 0 for none
 	EOL       byte `json:"eol"`
 }
 
-// scanner reads records and knows where each begins. It is lenient: a quote
-// counts only at the start of a field, a doubled quote inside is one quote,
-// and text after a closing quote belongs to the field.
+// scanner reads records and tracks where each begins. It is lenient: a quote counts
+// only at the start of a field, a doubled quote inside is one quote, and text after
+// a closing quote belongs to the field.
 type scanner struct {
 	dialect
 	r       io.Reader
@@ -39,7 +39,7 @@ type scanner struct {
 	strikes int
 	clipped int
 
-	raw    []byte   // bytes of the last record with its line end
+	raw    []byte   // bytes of the last record including its newline
 	fields [][]byte // of the last record
 	unq    []byte   // space for fields with doubled quotes
 }
@@ -67,8 +67,8 @@ func (s *scanner) fill() {
 	s.err = io.ErrNoProgress
 }
 
-// line is the length of the physical line that starts at offset from of the
-// unread bytes, with its end, up to max bytes.
+// line returns the length of the physical line that starts at offset from of the
+// unread bytes, including its newline, up to max bytes.
 func (s *scanner) line(from, max int) (n int, complete bool) {
 	at := from
 	for {
@@ -87,7 +87,7 @@ func (s *scanner) line(from, max int) (n int, complete bool) {
 	}
 }
 
-// next reads a record that is not empty. At the end it returns io.EOF.
+// next reads a non-empty record. At the end it returns io.EOF.
 func (s *scanner) next() (start int64, err error) {
 	for {
 		if s.pos == s.end {
@@ -111,7 +111,7 @@ func (s *scanner) next() (start int64, err error) {
 		s.offset += int64(n)
 		if !complete {
 			s.clipped++
-			s.raw = bytes.Clone(s.raw) // the buffer moves on
+			s.raw = bytes.Clone(s.raw) // the buffer will be overwritten
 			s.dropLine()
 		}
 		if s.split() {
@@ -137,7 +137,7 @@ func (s *scanner) dropLine() {
 	}
 }
 
-// extend adds the lines that a quoted field runs over.
+// extend adds the lines that a quoted field spans.
 func (s *scanner) extend(n int) int {
 	first := n
 	if bytes.IndexByte(s.buf[s.pos:s.pos+n], s.Quote) < 0 {
@@ -148,7 +148,7 @@ func (s *scanner) extend(n int) int {
 		if at, open = s.openAt(at, n); !open {
 			return n
 		}
-		// The next quote may be far; only lines that hold one are looked at.
+		// The next quote may be far; only lines that contain one are examined.
 		more, complete := s.line(n, maxQuotedBytes)
 		if more == 0 || !complete || n+more > maxQuotedBytes {
 			s.strikes++
@@ -158,9 +158,9 @@ func (s *scanner) extend(n int) int {
 	}
 }
 
-// openAt reports whether the first n unread bytes end inside a quoted field.
-// It starts at the field that begins at from, and returns where the open one
-// begins, so that what is closed is not looked at again.
+// openAt reports whether the first n unread bytes end inside a quoted field. It
+// starts at the field beginning at from, and returns where the open field begins,
+// so that closed fields are not examined again.
 func (s *scanner) openAt(from, n int) (int, bool) {
 	b := s.buf[s.pos : s.pos+n]
 	for i := from; i < n; {
@@ -187,7 +187,7 @@ func (s *scanner) openAt(from, n int) (int, bool) {
 			if i >= n || b[i] == s.Delimiter || b[i] == '\r' || b[i] == '\n' {
 				break
 			}
-			// A quote inside a quoted field that nobody doubled.
+			// An undoubled quote inside a quoted field.
 		}
 		j := bytes.IndexByte(b[i:], s.Delimiter)
 		if j < 0 {
@@ -198,7 +198,7 @@ func (s *scanner) openAt(from, n int) (int, bool) {
 	return n, false
 }
 
-// split cuts raw into fields. It reports false for an empty line.
+// split cuts raw into fields. It returns false for an empty line.
 func (s *scanner) split() bool {
 	b := s.raw
 	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == '\r') {
@@ -247,7 +247,7 @@ func (s *scanner) field(b []byte) (field, rest []byte, more bool) {
 	from := len(s.unq)
 	for i := 1; ; {
 		j := bytes.IndexByte(b[i:], s.Quote)
-		if j < 0 { // never closed: the quote is a character like others
+		if j < 0 { // never closed: the quote is an ordinary character
 			s.unq = s.unq[:from]
 			if k := bytes.IndexByte(b, s.Delimiter); k >= 0 {
 				return b[:k], b[k+1:], true

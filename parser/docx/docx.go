@@ -28,13 +28,13 @@ import (
 
 const (
 	version = 3 // changes whenever the same file would yield other blocks
-	// maxBlocks bounds what empty-handed markup can make: a 5,000-page book
-	// has some 100,000 paragraphs.
+	// maxBlocks limits what empty markup can produce: a 5,000-page book has some
+	// 100,000 paragraphs.
 	maxBlocks = 500_000
 )
 
-// New returns the format. recognition reads the text in pictures where the
-// setting ocr_pictures asks for it.
+// New returns the format. recognition reads the text in pictures if the setting
+// ocr_pictures is on.
 func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
 type format struct{ ocr ocr.Config }
@@ -97,7 +97,7 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 		}
 		r.warn("document_damaged", "The document breaks off inside; what stands before was read.")
 	}
-	sort.Strings(notes) // endnotes, footnotes: the same order at each reading
+	sort.Strings(notes) // endnotes, footnotes: the same order on every read
 	for _, n := range notes {
 		if err := r.part(z, n, true); err != nil && !errors.Is(err, zipfile.ErrMissing) {
 			r.warn("notes_damaged", "The footnotes or endnotes could not be read to their end.")
@@ -115,18 +115,18 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 	return &whole.Content{Blocks: r.out, Metadata: z.Properties(), Warnings: r.warnings}, nil
 }
 
-// style is what a paragraph style says of its paragraphs.
+// style holds the properties that a paragraph style gives its paragraphs.
 type style struct {
 	level  int // of a heading, 0 for none
 	kind   sheaf.BlockKind
 	list   int // nesting, 0 for none
 	base   string
 	toc    bool
-	listed bool // numbering was named, if only to switch it off
+	listed bool // numbering is specified, if only to turn it off
 }
 
-// headingNames are what programs other than Word call their heading styles in
-// their user's language; Word itself stores the English name.
+// headingNames are the localized names that programs other than Word give their
+// heading styles; Word itself stores the English name.
 var headingNames = regexp.MustCompile(`^(?:heading|überschrift|titre|título|titulo|titolo|kop|rubrik|overskrift|otsikko|nagłówek|nadpis|заголовок|标题|標題|見出し|제목|başlık|címsor)\s*([1-9])$`)
 
 func readStyles(z *zipfile.Archive, name string) map[string]style {
@@ -190,7 +190,7 @@ func readStyles(z *zipfile.Archive, name string) map[string]style {
 	}
 	for id, st := range out {
 		base := st.base
-		for range 12 { // Word allows a chain of 11; one that bites its tail ends here
+		for range 12 { // Word allows a chain of 11; cycles end here
 			b, ok := out[base]
 			if !ok {
 				break
@@ -222,10 +222,10 @@ type tableState struct {
 	grid    grid.Builder
 	columns int
 	rows    int
-	head    bool // the table's look marks its first row
+	head    bool // the table's style marks its first row
 	rowHead bool
 	column  int
-	above   []string // text of the vertically merged cell that reaches down, per column
+	above   []string // text of the vertically merged cell that extends down, per column
 	all     []sheaf.Block
 	silent  []sheaf.Block // pictures without a description, in cells
 	span    int
@@ -237,14 +237,14 @@ type tableState struct {
 type reader struct {
 	ctx      context.Context
 	styles   map[string]style
-	out      []sheaf.Block // finished blocks; those of open cells stand at the end
+	out      []sheaf.Block // finished blocks; those of open cells are at the end
 	warnings []sheaf.Warning
-	bare     int // pictures without description
+	bare     int // pictures without a description
 	blocks   int
 	notes    bool
 	chart    func(id string) *sheaf.Table
 	z        *zipfile.Archive
-	rels     map[string]zipfile.Rel // of the part that is read
+	rels     map[string]zipfile.Rel // of the part being read
 
 	paras  []*paragraph
 	tables []*tableState
@@ -318,9 +318,10 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 			el := string(s.Name())
 			switch el {
 			case "Fallback", "pPrChange", "rPrChange", "tblPrChange", "tcPrChange", "trPrChange", "sectPr", "tblGrid", "instrText", "delText", "rt", "annotation":
-				// Fallback repeats what Choice said; the Change elements hold what was before.
+				// Fallback repeats the content of Choice; the Change elements hold
+				// the previous version.
 				if err := s.Skip(); err != nil {
-					continue // Next reports it again
+					continue // Next reports the error again
 				}
 			case "footnote", "endnote":
 				if t := s.Attr("type"); notes && (t == "separator" || t == "continuationSeparator" || t == "continuationNotice") {
@@ -425,7 +426,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 			case "gridBefore":
 				if t := r.table(); t != nil {
 					v, _ := strconv.Atoi(s.Attr("val"))
-					for range min(max(v, 0), 63) { // Word has 63 columns at most
+					for range min(max(v, 0), 63) { // Word has at most 63 columns
 						t.grid.Cell("", 1, 1, false)
 						t.column++
 					}
@@ -530,7 +531,7 @@ func (r *reader) endParagraph() error {
 		b.Kind, b.Level, b.Text = sheaf.BlockHeading, min(p.level, 6), clean.Line(raw)
 	case p.kind == sheaf.BlockCode:
 		b.Kind, b.Text = p.kind, strings.TrimRight(clean.Text(raw), " \t\n")
-		// Each line of a listing is a paragraph in Word.
+		// In Word each line of a listing is a paragraph.
 		if last := len(r.out) - 1; last >= 0 && r.out[last].Kind == sheaf.BlockCode && len(r.out[last].Text) < 64<<10 && (r.table() == nil || last >= r.table().cell) {
 			r.out[last].Text += "\n" + b.Text
 			return nil
@@ -588,8 +589,7 @@ func (r *reader) endCell() {
 	t.columns = max(t.columns, t.column)
 }
 
-// maxLayoutRows is up to where a table of one column counts as a frame around
-// text.
+// maxLayoutRows is up to which a table of one column counts as a frame around text.
 const maxLayoutRows = 200
 
 func (r *reader) endTable() error {
@@ -610,7 +610,7 @@ func (r *reader) endTable() error {
 			return err
 		}
 	}
-	for _, b := range t.silent { // behind the table, which is what stands beside them
+	for _, b := range t.silent { // after the table, next to which they are
 		if err := r.add(b); err != nil {
 			return err
 		}

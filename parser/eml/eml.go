@@ -1,6 +1,6 @@
-// Package eml is the format of mail messages (RFC 5322 and MIME): unit 1 is
-// the message, each further unit an attachment, which is read by the format
-// that takes its type. It runs in the parser's child process.
+// Package eml is the format of mail messages (RFC 5322 and MIME): unit 1 is the
+// message, each further unit an attachment, which is read by the format for its
+// type. It runs in the parser's child process.
 package eml
 
 import (
@@ -25,21 +25,21 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxFileBytes bounds a message: its parts are held in memory, decoded.
-	// Mail servers take 25 to 50 MB.
+	// maxFileBytes limits a message: its parts are held in memory, decoded. Mail
+	// servers accept 25 to 50 MB.
 	maxFileBytes = 64 << 20
-	// maxParts and maxTotalBytes bound the attachments of a message; package
-	// members bounds what messages inside messages can unfold to.
+	// maxParts and maxTotalBytes limit the attachments of a message; package
+	// members limits what nested messages can expand to.
 	maxParts      = 64
 	maxTotalBytes = 64 << 20
-	// maxBoundaries stops a nest of multiparts, which the MIME reader follows
-	// by recursion.
+	// maxBoundaries stops nested multiparts, which the MIME reader follows
+	// recursively.
 	maxBoundaries = 1_000
 	maxUnitBytes  = whole.MaxTextBytes
 )
 
-// New returns the format. formats finds the reader of an attachment; it is
-// called while a message is read, so that it may know this format too.
+// New returns the format. formats finds the reader of an attachment; it is called
+// while a message is read, so the registry may include this format.
 func New(formats func() *parser.Registry) parser.Format { return &format{formats} }
 
 type format struct{ formats func() *parser.Registry }
@@ -102,8 +102,8 @@ func invalid(format string, args ...any) *sheaf.Failure {
 	return f
 }
 
-// read loads the message; one that was saved as UTF-16 is turned into UTF-8,
-// others stay bytes, since their parts have encodings of their own.
+// read loads the message; one saved as UTF-16 is converted to UTF-8, others stay
+// bytes, since their parts have their own encodings.
 func read(f *os.File) ([]byte, charset.Guess, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -125,7 +125,7 @@ func read(f *os.File) ([]byte, charset.Guess, error) {
 		return g.Decode(raw), g, nil
 	}
 	raw = raw[g.BOM:]
-	// A mailbox of one message, or a copy of one, begins with its separator.
+	// A mailbox of one message, or a copy from one, begins with its separator.
 	if bytes.HasPrefix(raw, []byte("From ")) {
 		if i := bytes.IndexByte(raw, '\n'); i >= 0 {
 			raw = raw[i+1:]
@@ -138,7 +138,7 @@ func (d *document) header(name string) string {
 	return clean.Line(clean.Clip(d.envelope.GetHeader(name), 2000))
 }
 
-// collect lists what becomes a unit of its own.
+// collect lists the future units.
 func (d *document) collect() {
 	images, dropped := 0, 0
 	take := func(p *enmime.Part) {
@@ -255,8 +255,7 @@ func (d *document) message() sheaf.UnitResult {
 	return whole.Unit(1, append(blocks, body...))
 }
 
-// plain reads the body of a text message; lines that begin with '>' are
-// somebody else's.
+// plain reads the body of a text message; lines that begin with '>' are quoted.
 func plain(s string) []sheaf.Block {
 	var out []sheaf.Block
 	var cur []string

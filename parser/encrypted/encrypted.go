@@ -1,8 +1,7 @@
-// Package encrypted is the format of Office files behind a password
-// ([MS-OFFCRYPTO]): it takes the protection off with parser_config.password
-// and hands what is inside to the format of its kind. Behind the password a
-// document, a deck and a workbook look the same. It runs in the parser's
-// child process.
+// Package encrypted is the format of password-protected Office files
+// ([MS-OFFCRYPTO]): it decrypts them with parser_config.password and passes the
+// content to its own format. While encrypted, documents, decks and workbooks are
+// indistinguishable. It runs in the parser's child process.
 package encrypted
 
 import (
@@ -25,20 +24,20 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks; see Version
-	// maxFileBytes bounds a file: it is held three times while it is decrypted.
+	// maxFileBytes limits a file: it is held three times during decryption.
 	maxFileBytes = 96 << 20
-	// maxSpins bounds the rounds by which a password is made slow to try.
-	// Office writes 100,000, which take 0.3 s; the standard allows 10,000,000.
+	// maxSpins limits the hash iterations that slow down password guessing. Office
+	// writes 100,000, which take 0.3 s; the standard allows 10,000,000.
 	maxSpins = 1_000_000
-	// maxInfoBytes of the description of the encryption; Office writes 2 KB.
+	// maxInfoBytes limits the description of the encryption; Office writes 2 KB.
 	maxInfoBytes = 1 << 20
 )
 
-// inside lists what may stand behind a password.
+// inside lists the types that may be encrypted.
 var inside = []string{parser.MediaDOCX, parser.MediaXLSX, parser.MediaPPTX}
 
-// New returns the format. formats finds the reader of what is inside; it is
-// called while a file is read.
+// New returns the format. formats finds the reader of the content; it is called
+// while a file is read.
 func New(formats func() *parser.Registry) parser.Format { return &format{formats} }
 
 type format struct{ formats func() *parser.Registry }
@@ -62,8 +61,8 @@ func (f *format) Version() int {
 	return v
 }
 
-// Options are those of the formats inside. The password is not among them: it
-// shapes nothing that is read.
+// Options are those of the formats inside. The password is not among them: it does
+// not affect what is read.
 func (f *format) Options() []string {
 	var all []string
 	for _, mt := range inside {
@@ -102,7 +101,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	return f.open(ctx, plain, o)
 }
 
-// open writes the decrypted file beside the original and opens it there.
+// open writes the decrypted file next to the original and opens it there.
 func (f *format) open(ctx context.Context, plain []byte, o parser.Options) (parser.Document, error) {
 	return tempfile.Open(o.TempDir, "decrypted-*", plain, func(in *os.File) (parser.Document, error) {
 		o.MediaType = f.formats().Sniff(in, int64(len(plain)), o.Name)
@@ -118,8 +117,8 @@ func invalid(format string, args ...any) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_encryption", "The file is protected by a password in a way that cannot be read: %s. Save a copy without the password and upload that.", fmt.Sprintf(format, args...))
 }
 
-// check looks at what decides the cost of decryption before it is paid: the
-// sizes of the streams and the rounds of hashing, all of which the file names.
+// check validates what determines the cost of decryption before it is incurred: the
+// sizes of the streams and the hash iterations, all of which the file declares.
 func check(raw []byte) error {
 	doc, err := mscfb.New(bytes.NewReader(raw))
 	if err != nil {
@@ -164,12 +163,12 @@ func check(raw []byte) error {
 	return nil
 }
 
-// decrypt takes the protection off. Neither the library nor the standard's
-// older form checks the password, so what comes out tells: not a zip is a
-// wrong password.
+// decrypt removes the encryption. Neither the library nor the standard's older form
+// checks the password, so the output decides: if it is not a zip, the password was
+// wrong.
 func decrypt(raw []byte, password string) (plain []byte, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the library trusts the sizes that the file names
+		if p := recover(); p != nil { // the library trusts the sizes declared in the file
 			plain, err = nil, invalid("its description contradicts itself")
 		}
 	}()

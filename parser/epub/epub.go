@@ -29,19 +29,19 @@ const (
 	version = 2 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of parts per task: about a chapter each.
 	rangeSize = 8
-	// maxPartBytes bounds a chapter's page.
+	// maxPartBytes limits a chapter's page.
 	maxPartBytes = 32 << 20
 	maxSpine     = 20_000
-	// maxRepeats of a part in the spine: a book lists each once, and a list of a
-	// few bytes each would make any number of parts.
+	// maxRepeats limits repeats of a part in the spine: a book lists each once, and
+	// otherwise a list of a few bytes each would produce any number of parts.
 	maxRepeats    = 8
 	maxManifest   = 65_000
 	maxOutline    = 10_000
 	maxIndexBytes = 32 << 20
 )
 
-// New returns the format. recognition reads the text in pictures where the
-// setting ocr_pictures asks for it.
+// New returns the format. recognition reads the text in pictures if the setting
+// ocr_pictures is on.
 func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
 type format struct{ ocr ocr.Config }
@@ -91,7 +91,8 @@ func (d *document) Picture(_ context.Context, name string, side int) ([]byte, er
 	return picture.Draw(d.z, name, side)
 }
 
-// fontsOnly are the algorithms that scramble embedded fonts; text is as it is.
+// fontsOnly are the algorithms that obfuscate embedded fonts; the text is not
+// affected.
 var fontsOnly = map[string]bool{"http://www.idpf.org/2008/embedding": true, "http://ns.adobe.com/pdf/enc#RC": true}
 
 func (d *document) drm() error {
@@ -196,7 +197,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 		b, err := d.z.ReadAll(it.part, maxPartBytes)
 		if err != nil {
-			// Its unit fails when it is read; only a bomb ends the whole.
+			// Its unit fails when read; only a zip bomb ends the whole document.
 			if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "zip_bomb" {
 				return nil, err
 			}
@@ -233,10 +234,10 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	return nil
 }
 
-// sources are the addresses of pictures in a page, and some others.
+// sources matches the addresses of pictures in a page, and some others.
 var sources = regexp.MustCompile(`(?i)(?:src|href)\s*=\s*["']([^"']+)["']`)
 
-// fingerprint is the hash of a part and of the pictures that it shows.
+// fingerprint is the hash of a part and of the pictures it shows.
 func (d *document) fingerprint(part string, b []byte) uint64 {
 	h := xxhash.New()
 	_, _ = h.Write(b) // a hash never fails
@@ -248,9 +249,9 @@ func (d *document) fingerprint(part string, b []byte) uint64 {
 	return h.Sum64()
 }
 
-// picture is the name of a picture that a part shows, "" for none.
+// picture returns the name of a picture that a part shows, "" for none.
 func (d *document) picture(part, src string) string {
-	if src == "" || strings.Contains(src, ":") { // elsewhere, or in the page itself
+	if src == "" || strings.Contains(src, ":") { // external, or inline in the page
 		return ""
 	}
 	return picture.Name(d.z, zipfile.Resolve(part, html.UnescapeString(src)))
@@ -282,8 +283,8 @@ func (d *document) part(n int) sheaf.UnitResult {
 	return u
 }
 
-// selfClosed opens up the empty elements of XHTML that an HTML parser would
-// take for unclosed ones and so swallow the page: <title/> and <script …/>.
+// selfClosed expands the empty XHTML elements that an HTML parser would take for
+// unclosed ones, swallowing the page: <title/> and <script …/>.
 func selfClosed(b []byte) []byte {
 	for _, name := range []string{"title", "script", "style", "iframe", "textarea", "noscript"} {
 		open := []byte("<" + name)
@@ -317,8 +318,8 @@ func selfClosed(b []byte) []byte {
 	return b
 }
 
-// outline reads the table of contents: an EPUB 3 navigation document or an
-// EPUB 2 NCX. A damaged one ends where the damage begins.
+// outline reads the table of contents: an EPUB 3 navigation document or an EPUB 2
+// NCX. A damaged one ends at the damage.
 func (d *document) outline() []sheaf.Heading {
 	if d.toc.part == "" {
 		return nil
@@ -376,7 +377,7 @@ func (d *document) outline() []sheaf.Heading {
 			add()
 		}
 	}
-	// Headings must come in the document's order.
+	// Headings must be in document order.
 	for i := 1; i < len(out); i++ {
 		if out[i].Page < out[i-1].Page {
 			return nil

@@ -1,5 +1,5 @@
-// Package formats lists the formats that Sheaf is built with. Programs hand
-// the list to the parser's child processes and to the planner.
+// Package formats lists the formats built into Sheaf. Programs pass the list to the
+// parser's child processes and to the planner.
 package formats
 
 import (
@@ -39,32 +39,32 @@ import (
 	"sheaf/parser/yaml"
 )
 
-// Config names the optional parts: programs and services that some formats
-// need and that need not be there.
+// Config names the optional parts: programs and services that some formats need and
+// that may be missing.
 type Config struct {
 	Soffice      string // path or name of LibreOffice's soffice; "" for none
 	Tesseract    string // path or name of tesseract; "" for none
 	OCRLanguages string // of tesseract, joined by "+"
-	// The server that turns speech into text; see package audio.
+	// The speech-to-text server; see package audio.
 	TranscribeURL, TranscribeModel, TranscribeAPIKey, TranscribeLanguage string
 	TranscribeTimeout                                                    string // a time.Duration as text; "" for the default
-	// PDF is what reads PDFs: see pdfium.Find.
+	// PDF configures the PDF reader: see pdfium.Find.
 	PDF pdfium.Config
-	// Archive bounds what is read of one archive.
+	// Archive limits what is read of one archive.
 	Archive archive.Limits
-	// Remote lists the ids of formats whose part is where documents are
-	// parsed, though not here: uploads for them are taken.
+	// Remote lists the ids of formats whose part is available where documents are
+	// parsed, though not here: uploads for them are accepted.
 	Remote []string
 }
 
 // DefaultConfig looks for the programs in PATH.
 var DefaultConfig = Config{Soffice: "soffice", Tesseract: "tesseract", OCRLanguages: "eng"}
 
-// envPrefix begins the variables by which the configuration reaches the
-// parser's child processes. They are named like the settings.
+// envPrefix begins the variables that pass the configuration to the parser's child
+// processes. They are named like the settings.
 const envPrefix = "SHEAF_PARSER_"
 
-// Variables that hold a part as JSON.
+// Variables that hold a part of the configuration as JSON.
 const (
 	archiveVariable = "ARCHIVE_LIMITS"
 	pdfVariable     = "PDF_ENGINE"
@@ -77,7 +77,7 @@ func (c *Config) variables() map[string]*string {
 		"TRANSCRIBE_LANGUAGE": &c.TranscribeLanguage, "TRANSCRIBE_TIMEOUT": &c.TranscribeTimeout}
 }
 
-// Environ is the configuration as environment variables of a child process.
+// Environ returns the configuration as environment variables of a child process.
 func (c Config) Environ() []string {
 	var env []string
 	for name, v := range c.variables() {
@@ -90,7 +90,7 @@ func (c Config) Environ() []string {
 	return env
 }
 
-// FromEnviron reads what Environ wrote; what is not set has its default.
+// FromEnviron reads what Environ wrote; unset fields have their default.
 func FromEnviron() Config {
 	c := DefaultConfig
 	for name, v := range c.variables() {
@@ -99,7 +99,7 @@ func FromEnviron() Config {
 		}
 	}
 	if s, ok := os.LookupEnv(envPrefix + archiveVariable); ok {
-		_ = json.Unmarshal([]byte(s), &c.Archive) // what Environ did not write changes nothing
+		_ = json.Unmarshal([]byte(s), &c.Archive) // a value that Environ did not write is ignored
 	}
 	if s, ok := os.LookupEnv(envPrefix + pdfVariable); ok {
 		_ = json.Unmarshal([]byte(s), &c.PDF)
@@ -111,16 +111,17 @@ func (c Config) recognition() ocr.Config {
 	return ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
 }
 
-// ReadsPictures reports whether the program is here that reads text in pictures.
+// ReadsPictures reports whether the program that reads text in pictures is
+// installed.
 func (c Config) ReadsPictures() bool { return c.recognition().On() }
 
-// All returns every format, in the order in which a registry should ask them.
-// Nothing is started before a file is opened. The result is the caller's; the
-// formats in it are safe for use by many goroutines.
+// All returns every format, in registry order. Nothing is started before a file is
+// opened. The caller owns the result; the formats in it are safe for concurrent
+// use.
 func All(c Config) []parser.Format {
 	var all []parser.Format
 	registry := sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(all...) })
-	patience, _ := time.ParseDuration(c.TranscribeTimeout) // what is none means the default
+	patience, _ := time.ParseDuration(c.TranscribeTimeout) // anything invalid means the default
 	recognition := c.recognition()
 	all = []parser.Format{
 		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition}),
@@ -132,8 +133,8 @@ func All(c Config) []parser.Format {
 		markdown.New(),
 		notebook.New(registry),
 		jsonfmt.New(),
-		// A file of Outlook may embed office files, and an encrypted file is
-		// none of those it is written as: they stand before office.
+		// An Outlook file may embed office files, and an encrypted file is of a
+		// different type than its content: they precede office.
 		msg.New(registry),
 		encrypted.New(registry),
 		office.New(office.Config{Soffice: c.Soffice, Elsewhere: slices.Contains(c.Remote, "office")}, registry),

@@ -13,8 +13,8 @@ import (
 	"sheaf/parser/internal/whole"
 )
 
-// maxFileBytes bounds a page: its tree takes up to ten times as much memory.
-// The HTML standard itself, on one page, is 13 MB.
+// maxFileBytes limits a page: its tree takes up to ten times as much memory. The
+// HTML standard itself, on one page, is 13 MB.
 const maxFileBytes = 32 << 20
 
 // version changes whenever the same file would yield other blocks.

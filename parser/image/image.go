@@ -1,14 +1,14 @@
-// Package image is the format of pictures of text: PNG, JPEG, TIFF and WebP
-// files, read by text recognition, an optional program. A page of a TIFF file
-// is a unit. It runs in the parser's child process.
+// Package image is the format of pictures of text: PNG, JPEG, TIFF and WebP files,
+// read by OCR, an optional program. A page of a TIFF file is a unit. It runs in the
+// parser's child process.
 package image
 
 import (
 	"context"
 	"encoding/binary"
 	"image"
-	_ "image/jpeg" // registers the size of JPEG files
-	_ "image/png"  // and of PNG files
+	_ "image/jpeg" // registers JPEG for image.DecodeConfig
+	_ "image/png"  // and PNG
 	"io"
 	"os"
 	"slices"
@@ -22,21 +22,21 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks; see Version
-	// maxFileBytes and maxPixels bound what the recogniser must unpack: a page
-	// of A3 at 600 dpi has 70 million pixels.
+	// maxFileBytes and maxPixels limit what OCR must unpack: a page of A3 at 600
+	// dpi has 70 million pixels.
 	maxFileBytes = 256 << 20
 	maxPixels    = 120 << 20
 	maxPages     = 2_000 // of a TIFF file
-	// inches is the longer side that a picture is taken to have, since what
-	// files say of their resolution is mostly wrong.
+	// inches is the assumed length of a picture's longer side, since declared
+	// resolutions are mostly wrong.
 	inches = 11
 )
 
-// Config of the format.
+// Config configures the format.
 type Config struct {
 	OCR ocr.Config
-	// Elsewhere says that tesseract is where documents are parsed, though not
-	// here.
+	// Elsewhere means that the processes that parse documents have tesseract,
+	// though this one does not.
 	Elsewhere bool
 }
 
@@ -146,7 +146,7 @@ func tiffPages(r io.ReaderAt, n int64) ([]size, error) {
 		order.PutUint32(p.head[4:], uint32(at))
 		for e := dir; len(e) > 4; e = e[12:] {
 			v := int(order.Uint32(e[8:]))
-			if order.Uint16(e[2:]) == 3 { // a short stands at the left of its field
+			if order.Uint16(e[2:]) == 3 { // a short is at the left of its field
 				v = int(order.Uint16(e[8:]))
 			}
 			switch order.Uint16(e) {

@@ -13,14 +13,14 @@ import (
 	"sheaf/parser/internal/picture"
 )
 
-// Limits of Render. What is drawn is unpacked whole, at up to 8 bytes a pixel.
+// Limits of Render. The whole picture is decoded, at up to 8 bytes per pixel.
 const (
 	maxDPI         = 300
 	maxDrawnPixels = 24 << 20 // of the answer
 	maxReadPixels  = 50 << 20 // of the file
 )
 
-// dpi is the resolution that a page is taken to have: boxes are in points of it.
+// dpi is the assumed resolution of a page: boxes are in points at that resolution.
 func (p size) dpi() int { return min(max(max(p.width, p.height)/inches, 70), 600) }
 
 // Render implements parser.Renderer.
@@ -43,7 +43,7 @@ func (d *document) Render(_ context.Context, n, dpi int, clip *sheaf.Box) ([]byt
 	if err != nil {
 		return nil, "", unreadable(err.Error())
 	}
-	scale := float64(min(max(dpi, 10), maxDPI)) / float64(p.dpi()) // pixels of the answer for one of the file
+	scale := float64(min(max(dpi, 10), maxDPI)) / float64(p.dpi()) // pixels of the answer per pixel of the file
 	if px := float64(p.width) * float64(p.height) * scale * scale; px > maxDrawnPixels {
 		scale *= math.Sqrt(maxDrawnPixels / px)
 	}
@@ -61,11 +61,11 @@ func (d *document) Render(_ context.Context, n, dpi int, clip *sheaf.Box) ([]byt
 	return b, "image/jpeg", err
 }
 
-// firstPage is a TIFF file whose first page is another one: its header names
-// that page's directory. The decoder reads first pages only.
+// firstPage is a TIFF file with another page as its first: its header points to
+// that page's directory. The decoder reads only first pages.
 type firstPage struct {
 	file io.ReaderAt
-	head []byte // of 8 bytes; nil for the file as it is
+	head []byte // 8 bytes; nil for the file unchanged
 }
 
 // ReadAt implements io.ReaderAt.

@@ -25,9 +25,9 @@ const (
 	version      = 1        // changes whenever the same file would yield other blocks
 	maxFileBytes = 64 << 20 // of one JSON value; JSON Lines are read in parts
 	maxDepth     = 512
-	// maxBlockBytes is where the lines of one record are cut into blocks.
+	// maxBlockBytes is where the lines of one record are split into blocks.
 	maxBlockBytes = 4 << 10
-	// maxStringBytes keeps one value's text; longer ones are data, not prose.
+	// maxStringBytes limits one value's text; longer ones are data, not prose.
 	maxStringBytes = 256 << 10
 	maxColumns     = 200
 	maxTableCells  = 1_000_000
@@ -90,7 +90,7 @@ func invalid(err error, at int64) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryBadInput, "invalid_json", "The file is not valid JSON near byte %d: %s. Correct it there, or set parser_config.media_type to text/plain to read it as text.", at, clean.Clip(clean.Line(err.Error()), 200))
 }
 
-// values reads one JSON value, or several in a row as JSON Lines files have.
+// values reads one JSON value, or several in sequence as in JSON Lines files.
 func values(b []byte) ([]sheaf.Block, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -109,7 +109,7 @@ func values(b []byte) ([]sheaf.Block, error) {
 	return out.blocks, nil
 }
 
-// object keeps the order of its fields, which a map would lose.
+// object preserves the order of its fields, which a map would lose.
 type object struct {
 	keys   []string
 	values []any
@@ -175,8 +175,8 @@ func (f *flattener) flush() {
 	f.cur.Reset()
 }
 
-// root gives each field of a top object, or element of a top array, blocks of
-// its own.
+// root gives each field of a top-level object, or element of a top-level array, its
+// own blocks.
 func (f *flattener) root(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -232,8 +232,8 @@ func (f *flattener) value(path string, v any) {
 	}
 }
 
-// clip keeps the path of a deep value short: with its beginning at every leaf,
-// the text would grow with the square of the depth.
+// clip shortens the path of a deep value: with the full path at every leaf, the
+// text would grow with the square of the depth.
 func clip(path string) string {
 	if len(path) > 200 {
 		return "…" + clean.Line(strings.ToValidUTF8(path[len(path)-150:], ""))
@@ -339,8 +339,8 @@ func table(a []any) *sheaf.Table {
 	return t
 }
 
-// linesUnit reads the records of one part of a JSON Lines file. Lines that are not JSON are counted,
-// and a part of nothing else has failed.
+// linesUnit reads the records of one part of a JSON Lines file. Lines that are not
+// JSON are counted, and a part without any JSON has failed.
 func linesUnit(b []byte, n int) sheaf.UnitResult {
 	var records []any
 	bad := 0

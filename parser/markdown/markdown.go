@@ -68,7 +68,7 @@ func (f *format) read(src []byte) *whole.Content {
 	meta, src := frontMatter(src)
 	c := &whole.Content{Metadata: meta}
 	if hostile(src) || tangled(src) {
-		// Read as the text it is, a paragraph per empty line.
+		// Read it as plain text, with paragraphs separated by empty lines.
 		for p := range strings.SplitSeq(string(src), "\n\n") {
 			if p = clean.Lines(p); p != "" {
 				c.Blocks = append(c.Blocks, sheaf.Block{Kind: sheaf.BlockParagraph, Text: p})
@@ -91,7 +91,7 @@ func (f *format) read(src []byte) *whole.Content {
 	return c
 }
 
-// hostile finds nesting that only attacks have: a line that opens hundreds of
+// hostile detects nesting that only attacks have: a line that opens hundreds of
 // quotes, lists or brackets.
 func hostile(src []byte) bool {
 	for line := range bytes.Lines(src) {
@@ -128,16 +128,16 @@ func hostile(src []byte) bool {
 	return false
 }
 
-// Bounds of what the parser compares with each other: what opens an emphasis or
-// a link is looked through for each that could close it, and a text that
-// opens thousands and closes none takes the square of them. These take 0.2 s.
+// Limits on the delimiters that the parser compares with each other: it scans the
+// openers of emphasis and links for each possible closer, and a text that opens
+// thousands and closes none takes quadratic time. These take 0.2 s.
 const (
 	maxMarks   = 10_000 // runs of * _ ~ in a block
 	maxUnended = 5_000  // ](  without its ) in a block
 )
 
-// tangled finds blocks with more marks than the parser reads in time. Lists and
-// tables, whose lines are blocks of their own, may have any number.
+// tangled detects blocks with more delimiters than the parser reads in time. Lists
+// and tables, whose lines are separate blocks, may have any number.
 func tangled(src []byte) bool {
 	var marks, unended int
 	var list byte // the kind of list that the block is, 0 for none
@@ -174,8 +174,8 @@ func tangled(src []byte) bool {
 	return false
 }
 
-// marker is how a line begins an item of a list: '-', '*', '+', '1' for a
-// number; 0 when it does not.
+// marker returns how a line begins a list item: '-', '*', '+', '1' for a number; 0
+// if it does not.
 func marker(line []byte) byte {
 	digits := 0
 	for digits < len(line) && line[digits] >= '0' && line[digits] <= '9' {
@@ -204,8 +204,8 @@ func indent(line []byte) int {
 	return n
 }
 
-// frontMatter cuts the YAML block between two lines of dashes that static site
-// generators put first. Only plain "key: value" lines are understood.
+// frontMatter cuts off the leading YAML block between two lines of dashes, as used
+// by static site generators. Only plain "key: value" lines are understood.
 func frontMatter(src []byte) (map[string]string, []byte) {
 	meta := map[string]string{}
 	body, ok := bytes.CutPrefix(src, []byte("---\n"))
@@ -242,7 +242,7 @@ type walker struct {
 	out []sheaf.Block
 }
 
-// state is what the blocks around say of a block.
+// state is the context of a block.
 type state struct {
 	depth int
 	list  int
@@ -332,7 +332,7 @@ func (w *walker) block(n ast.Node, s state) {
 	}
 }
 
-// onlyImage is the image that a paragraph consists of, or nil.
+// onlyImage returns the image that a paragraph consists of, or nil.
 func onlyImage(n ast.Node) *ast.Image {
 	if n.ChildCount() != 1 {
 		return nil
@@ -350,10 +350,10 @@ func (w *walker) lines(n ast.Node) string {
 	return strings.TrimRight(clean.Text(b.String()), "\n ")
 }
 
-// inline is the text of a node's inline children without their markup.
+// inline returns the text of a node's inline children without their markup.
 func (w *walker) inline(parent ast.Node) string {
 	var b strings.Builder
-	// The walk stops itself at a depth that no writer reaches.
+	// The walk stops at a depth that no writer reaches.
 	var walk func(n ast.Node, depth int)
 	walk = func(n ast.Node, depth int) {
 		for c := n.FirstChild(); c != nil && depth < 2*maxDepth; c = c.NextSibling() {

@@ -1,6 +1,6 @@
-// Package mbox is the format of mailboxes (RFC 4155): a unit is a message,
-// which the format of mail messages reads with its attachments. It runs in the
-// parser's child process.
+// Package mbox is the format of mailboxes (RFC 4155): a unit is a message, which
+// the mail message format reads with its attachments. It runs in the parser's child
+// process.
 package mbox
 
 import (
@@ -28,9 +28,9 @@ const (
 	// without its attachments.
 	rangeSize   = 100
 	maxMessages = 500_000
-	// maxMessageBytes is what the format of mail messages takes.
+	// maxMessageBytes is the limit of the mail message format.
 	maxMessageBytes = 64 << 20
-	maxWarnings     = 20 // of one message
+	maxWarnings     = 20 // per message
 )
 
 // New returns the format. formats finds the reader of messages; it is called
@@ -47,8 +47,8 @@ func (*format) Types() []parser.FileType {
 	}}
 }
 
-// looksLikeMailbox wants two messages that begin with a separator: one may,
-// too, when it was saved by itself.
+// looksLikeMailbox requires two messages that begin with a separator: a single
+// saved message may also have one.
 func looksLikeMailbox(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("From ")) && (bytes.Contains(head, []byte("\n\nFrom ")) || bytes.Contains(head, []byte("\n\r\nFrom "))) && members.LooksLikeMail(head)
 }
@@ -62,8 +62,8 @@ func (f *format) Version() int {
 	return version
 }
 
-// Open implements parser.Format. It looks for where messages begin, which
-// takes one pass over the file.
+// Open implements parser.Format. It finds where messages begin, which takes one
+// pass over the file.
 func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	size, err := parts.Size(file, parts.MaxFileBytes)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	return d, d.scan(ctx, size)
 }
 
-// message is where a message lies, without its separator.
+// message is the location of a message, without its separator.
 type message struct {
 	parts.Slice
 	sum uint64
@@ -239,13 +239,13 @@ func (d *document) message(ctx context.Context, n int) (u sheaf.UnitResult, err 
 	return u, nil
 }
 
-// unquote takes away the '>' by which a line that begins with "From " is told
-// from a separator.
+// unquote removes the '>' that distinguishes a line beginning with "From " from a
+// separator.
 func unquote(raw []byte) []byte {
 	if !bytes.Contains(raw, []byte("\n>")) {
 		return raw
 	}
-	out := raw[:0] // never longer than what is read
+	out := raw[:0] // never longer than the input
 	for line := range bytes.Lines(raw) {
 		if bytes.HasPrefix(line, []byte(">")) && bytes.HasPrefix(bytes.TrimLeft(line, ">"), separator) {
 			line = line[1:]

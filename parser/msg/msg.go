@@ -1,7 +1,6 @@
-// Package msg is the format of Outlook's messages ([MS-OXMSG]): it turns the
-// compound file into the mail message it stands for and hands that to the
-// format of mail messages, with its attachments. It runs in the parser's child
-// process.
+// Package msg is the format of Outlook messages ([MS-OXMSG]): it converts the
+// compound file to a mail message and passes that, with its attachments, to the
+// mail message format. It runs in the parser's child process.
 package msg
 
 import (
@@ -33,12 +32,12 @@ import (
 
 const (
 	version = 2 // changes whenever the same file would yield other blocks; see Version
-	// maxFileBytes is less than what the format of mail messages takes, since
-	// attachments grow by a third on the way there.
+	// maxFileBytes is less than the mail message format accepts, since encoding
+	// enlarges attachments by a third.
 	maxFileBytes = 45 << 20
 	maxEntries   = 20_000
-	// maxDepth of messages inside messages; the format of mail messages has a
-	// bound of its own below it.
+	// maxDepth limits nested messages; the mail message format has a lower limit of
+	// its own.
 	maxDepth       = 4
 	maxAttachments = 256
 )
@@ -90,7 +89,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	return tempfile.Open(o.TempDir, "message-*", b.Bytes(), func(in *os.File) (parser.Document, error) { return mail.Open(ctx, in, o) })
 }
 
-// storage is a folder of the compound file, with the streams that matter here.
+// storage is a folder of the compound file, with the relevant streams.
 type storage struct {
 	streams map[string][]byte
 	folders map[string]*storage
@@ -99,7 +98,7 @@ type storage struct {
 // read loads the streams of properties, recipients and attachments.
 func read(file *os.File, size int64) (root *storage, err error) {
 	defer func() {
-		if recover() != nil { // the library trusts what the file says of itself
+		if recover() != nil { // the library trusts the file's own data
 			root, err = nil, invalid("its container is damaged")
 		}
 	}()
@@ -125,7 +124,7 @@ func read(file *os.File, size int64) (root *storage, err error) {
 		}
 		left -= e.Size
 		b := make([]byte, e.Size)
-		n, _ := io.ReadFull(e, b) // a stream that was cut off is read as far as it goes
+		n, _ := io.ReadFull(e, b) // a truncated stream is read as far as possible
 		s := root
 		for _, step := range e.Path {
 			s = s.folder(step)
@@ -178,9 +177,8 @@ const (
 	tagInternetCPID = 0x3FDE0003
 )
 
-// fixed reads a property of fixed length from the list of properties
-// ([MS-OXMSG] 2.4): entries of 16 bytes after a header whose length depends on
-// the kind of the folder.
+// fixed reads a fixed-length property from the list of properties ([MS-OXMSG] 2.4):
+// entries of 16 bytes after a header whose length depends on the kind of folder.
 func (s *storage) fixed(tag uint32) (v uint64, ok bool) {
 	b := s.streams["__PROPERTIES_VERSION1.0"]
 	for _, head := range []int{32, 24, 8} {
@@ -196,7 +194,7 @@ func (s *storage) fixed(tag uint32) (v uint64, ok bool) {
 	return 0, false
 }
 
-// text is a string property: UTF-16, or bytes in the message's code page.
+// text reads a string property: UTF-16, or bytes in the message's code page.
 func (s *storage) text(prop, page string) string {
 	if b, ok := s.streams[prop+"001F"]; ok {
 		u := make([]uint16, len(b)/2)
@@ -209,7 +207,7 @@ func (s *storage) text(prop, page string) string {
 }
 
 func decode(b []byte, page string) string {
-	if page == "utf-8" && !utf8.Valid(b) { // said of the body, and not true of the names
+	if page == "utf-8" && !utf8.Valid(b) { // declared for the body, and wrong for the names
 		page = "windows-1252"
 	}
 	if enc, err := htmlindex.Get(page); err == nil {
@@ -220,8 +218,8 @@ func decode(b []byte, page string) string {
 	return strings.ToValidUTF8(string(b), "\ufffd")
 }
 
-// codepage names the encoding of the message's byte strings; Windows-1252 when
-// it does not say.
+// codepage names the encoding of the message's byte strings; Windows-1252 if not
+// declared.
 func (s *storage) codepage(tags ...uint32) string {
 	names := map[uint64]string{
 		65001: "utf-8", 20127: "windows-1252", 932: "shift_jis", 936: "gbk", 949: "euc-kr", 950: "big5", 54936: "gb18030", 50220: "iso-2022-jp",
@@ -242,7 +240,7 @@ func (s *storage) codepage(tags ...uint32) string {
 	return "windows-1252"
 }
 
-// fileTime turns 100 ns since 1601 into a date of a mail message.
+// fileTime turns 100 ns since 1601 into a mail message date.
 func fileTime(v uint64) string {
 	const epoch = 116_444_736_000_000_000 // 1970
 	if v < epoch || v > epoch+1<<57 {
@@ -251,7 +249,7 @@ func fileTime(v uint64) string {
 	return time.Unix(0, 0).Add(time.Duration(v-epoch) / 10 * time.Microsecond).UTC().Format(time.RFC1123Z)
 }
 
-// write makes a mail message (RFC 5322) of the folder.
+// write writes the folder as a mail message (RFC 5322).
 func (s *storage) write(b *bytes.Buffer, depth int) {
 	page := s.codepage(tagCodepage, tagInternetCPID)
 	header := func(name, value string) {
@@ -278,7 +276,7 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 			date = fileTime(v)
 		}
 	}
-	if date == "" { // as the mail system noted it
+	if date == "" { // as recorded by the mail system
 		for line := range strings.SplitSeq(s.text(propHeaders, page), "\n") {
 			if v, ok := strings.CutPrefix(line, "Date:"); ok && date == "" {
 				date = v
@@ -286,7 +284,7 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 		}
 	}
 	header("Date", date)
-	// A boundary that no content can hold: base64 has no such line.
+	// A boundary that content cannot contain: base64 has no such line.
 	boundary := "=_sheaf_" + strconv.Itoa(depth)
 	fmt.Fprintf(b, "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=%q\r\n\r\n", boundary)
 	part := func(contentType, disposition string, content []byte) {
@@ -305,7 +303,7 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 		part("text/html; charset=utf-8", "", []byte(decode(html, s.codepage(tagInternetCPID, tagCodepage))))
 	} else if html := s.text(propHTML, page); html != "" {
 		part("text/html; charset=utf-8", "", []byte(html))
-	} else if body, err := rtf.Decompress(s.streams[propRTF+"0102"]); err == nil { // one that is damaged is none
+	} else if body, err := rtf.Decompress(s.streams[propRTF+"0102"]); err == nil { // a damaged one is ignored
 		if text, html := rtf.Text(body); html {
 			part("text/html; charset=utf-8", "", []byte(text))
 		} else if strings.TrimSpace(text) != "" {
@@ -333,7 +331,7 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 	fmt.Fprintf(b, "--%s--\r\n", boundary)
 }
 
-// attachments lists the folders of attachments in their order.
+// attachments lists the attachment folders in order.
 func (s *storage) attachments() []string {
 	var out []string
 	for name := range s.folders {
@@ -341,7 +339,7 @@ func (s *storage) attachments() []string {
 			out = append(out, name)
 		}
 	}
-	slices.Sort(out) // numbered in hexadecimal, of one length
+	slices.Sort(out) // numbered in hexadecimal, of equal length
 	return out[:min(len(out), maxAttachments)]
 }
 

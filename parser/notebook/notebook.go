@@ -1,7 +1,7 @@
-// Package notebook is the format of Jupyter notebooks (nbformat 3 and 4):
-// the prose of their cells, their code in its language, and what it printed.
-// A notebook is turned into Markdown, which the Markdown format reads. It runs
-// in the parser's child process.
+// Package notebook is the format of Jupyter notebooks (nbformat 3 and 4): the prose
+// of their cells, their code in its language, and its output. A notebook is
+// converted to Markdown, which the Markdown format reads. It runs in the parser's
+// child process.
 package notebook
 
 import (
@@ -19,17 +19,17 @@ import (
 	"sheaf/parser/internal/tempfile"
 )
 
-// MediaType of a notebook.
+// MediaType is the media type of a notebook.
 const MediaType = "application/x-ipynb+json"
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxFileBytes bounds a notebook; large ones are pictures in base64.
+	// maxFileBytes limits a notebook; large ones are pictures in base64.
 	maxFileBytes = 64 << 20
 	maxCells     = 20_000
-	// maxOutputBytes keeps what one cell printed: logs of training run long.
+	// maxOutputBytes limits the output of one cell: training logs are long.
 	maxOutputBytes = 16 << 10
-	// maxTextBytes is what the Markdown format takes.
+	// maxTextBytes is the limit of the Markdown format.
 	maxTextBytes = 16 << 20
 )
 
@@ -108,10 +108,10 @@ type output struct {
 	Traceback json.RawMessage            `json:"traceback"` // repeats the code
 }
 
-// lines is a text, which the format stores whole or as a list of lines.
+// lines is a text, stored as a string or as a list of lines.
 type lines string
 
-// UnmarshalJSON accepts both forms; anything else is no text.
+// UnmarshalJSON accepts both forms; anything else is an empty text.
 func (l *lines) UnmarshalJSON(b []byte) error {
 	var one string
 	var many []string
@@ -173,7 +173,7 @@ func toMarkdown(b []byte) (string, error) {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 
-// plain is what an output says in words: pictures and HTML come with it.
+// plain returns an output as text, ignoring pictures and HTML.
 func (o *output) plain() string {
 	text := string(o.Text)
 	if raw, ok := o.Data["text/plain"]; ok {

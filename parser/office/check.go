@@ -11,8 +11,8 @@ import (
 	"sheaf/parser/internal/zipfile"
 )
 
-// check looks at the file's outside: LibreOffice reads whatever it is given,
-// and makes a document of garbage rather than say that it is garbage.
+// check inspects the file's container: LibreOffice accepts anything, and turns
+// garbage into a document instead of rejecting it.
 func (k kind) check(f *os.File, size int64) error {
 	switch k.ext {
 	case "rtf":
@@ -40,13 +40,13 @@ func (k kind) check(f *os.File, size int64) error {
 	return k.checkOLE(f, size)
 }
 
-// maxEntries bounds the streams of a compound file that are looked at.
+// maxEntries limits how many streams of a compound file are examined.
 const maxEntries = 10_000
 
-// checkOLE finds the main stream and the mark of a password in it.
+// checkOLE finds the main stream and its password flag.
 func (k kind) checkOLE(f *os.File, size int64) (err error) {
 	defer func() {
-		if recover() != nil { // the library trusts what the file says of itself
+		if recover() != nil { // the library trusts the file's own data
 			err = k.invalid("its container is damaged")
 		}
 	}()
@@ -60,7 +60,7 @@ func (k kind) checkOLE(f *os.File, size int64) (err error) {
 		if err != nil {
 			break
 		}
-		if len(e.Path) > 0 { // of something embedded
+		if len(e.Path) > 0 { // belongs to an embedded object
 			continue
 		}
 		head := make([]byte, min(max(e.Size, 0), 4096))
@@ -77,8 +77,8 @@ func (k kind) checkOLE(f *os.File, size int64) (err error) {
 	return nil
 }
 
-// protected looks at the start of a stream: main says that it is the one that
-// makes the file what it is, locked that it needs a password.
+// protected examines the start of a stream: main reports that it is the stream that
+// determines the file's type, locked that it needs a password.
 func protected(ext, name string, head []byte) (locked, main bool) {
 	switch {
 	case ext == "doc" && name == "WordDocument":
@@ -89,15 +89,15 @@ func protected(ext, name string, head []byte) (locked, main bool) {
 	case ext == "ppt" && name == "PowerPoint Document":
 		return false, true
 	case ext == "ppt" && name == "Current User":
-		// [MS-PPT] 2.3.2: the header token tells encrypted decks.
+		// [MS-PPT] 2.3.2: the header token identifies encrypted decks.
 		return len(head) >= 16 && binary.LittleEndian.Uint32(head[12:]) == 0xF3D1C4DF, false
 	}
 	return false, false
 }
 
-// filePass finds the record FilePass among the first ones of a workbook
-// ([MS-XLS] 2.4.117). The password that Excel itself knows is no protection,
-// and LibreOffice knows it too.
+// filePass finds the record FilePass among the first ones of a workbook ([MS-XLS]
+// 2.4.117). Excel's built-in password is no protection, and LibreOffice knows it
+// too.
 func filePass(b []byte) bool {
 	for at := 0; at+4 <= len(b); {
 		id, n := binary.LittleEndian.Uint16(b[at:]), int(binary.LittleEndian.Uint16(b[at+2:]))

@@ -1,7 +1,7 @@
-// Package office is the format of the files that office programs wrote before
-// OOXML, and of their relatives: DOC, XLS, PPT, RTF and OpenDocument. When a
-// file is planned LibreOffice, an optional program, turns it once into DOCX,
-// XLSX or PPTX, and the tasks read that. It runs in the parser's child process.
+// Package office is the format of pre-OOXML office files and their relatives: DOC,
+// XLS, PPT, RTF and OpenDocument. During planning LibreOffice, an optional program,
+// converts a file once to DOCX, XLSX or PPTX, and the tasks read that. It runs in
+// the parser's child process.
 package office
 
 import (
@@ -23,30 +23,30 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks; see Version
-	// maxFileBytes bounds a file. LibreOffice takes up to 20 times as much
-	// memory as a file has bytes.
+	// maxFileBytes limits a file. LibreOffice takes up to 20 times the file's size
+	// in memory.
 	maxFileBytes = 256 << 20
-	// Of one conversion. Measured: 1.4 s and 216 MB for a small file; of 20
-	// decks one took 1.9 GB.
+	// Per conversion. Measured: 1.4 s and 216 MB for a small file; of 20 decks one
+	// took 1.9 GB.
 	maxMemoryBytes = 3 << 30
 	timeout        = 5 * time.Minute
-	// maxConvertedBytes bounds what LibreOffice makes; the formats that read it
-	// have bounds of their own on what they unpack.
+	// maxConvertedBytes limits LibreOffice's output; the formats that read it have
+	// their own limits on what they unpack.
 	maxConvertedBytes = 1 << 30
 )
 
-// Config of the format.
+// Config configures the format.
 type Config struct {
-	// Soffice is the path of LibreOffice's soffice, or a name in PATH; "" when
-	// it shall not be used.
+	// Soffice is the path of LibreOffice's soffice, or a name in PATH; "" to
+	// disable it.
 	Soffice string
-	// Elsewhere says that LibreOffice is where documents are parsed, though
-	// not here.
+	// Elsewhere means that the processes that parse documents have LibreOffice,
+	// though this one does not.
 	Elsewhere bool
 }
 
-// New returns the format. formats finds the reader of what LibreOffice makes;
-// it is called while a file is read.
+// New returns the format. formats finds the reader of LibreOffice's output; it is
+// called while a file is read.
 func New(cfg Config, formats func() *parser.Registry) parser.Format {
 	return &format{cfg: cfg, formats: formats}
 }
@@ -56,11 +56,11 @@ type format struct {
 	formats func() *parser.Registry
 }
 
-// kind is a family of files that LibreOffice reads with one of its parts.
+// kind is a family of files that LibreOffice reads with one of its components.
 type kind struct {
-	name   string // for people
-	ext    string // by which LibreOffice expects it
-	filter string // of the output, after its extension
+	name   string // for display
+	ext    string // file extension expected by LibreOffice
+	filter string // output filter, following the extension
 	out    string // media type
 }
 
@@ -97,7 +97,7 @@ func (*format) Types() []parser.FileType {
 		{MediaType: parser.MediaDOC, Name: "Word before 2007", Extensions: []string{".doc"}, Magic: []parser.Magic{{Stream: "WordDocument"}}},
 		{MediaType: parser.MediaRTF, Aliases: []string{"text/rtf"}, Name: "RTF", Extensions: []string{".rtf"}, Magic: []parser.Magic{{Bytes: `{\rtf`}}},
 		{MediaType: parser.MediaODT, Aliases: []string{parser.MediaODT + "-template"}, Name: "OpenDocument text", Extensions: []string{".odt"}, Magic: odf},
-		// A Word or PowerPoint file may carry a sheet: sheets come after them.
+		// A Word or PowerPoint file may embed a sheet: sheets come after them.
 		{MediaType: parser.MediaPPT, Name: "PowerPoint before 2007", Extensions: []string{".ppt"}, Magic: []parser.Magic{{Stream: "PowerPoint Document"}}},
 		{MediaType: parser.MediaODP, Aliases: []string{parser.MediaODP + "-template"}, Name: "OpenDocument slides", Extensions: []string{".odp"}, Magic: odf},
 		{MediaType: parser.MediaXLS, Name: "Excel before 2007", Extensions: []string{".xls"}, Magic: []parser.Magic{{Stream: "Workbook"}, {Stream: "Book"}}},
@@ -156,8 +156,8 @@ func (f *format) soffice() (string, error) {
 	}.Find("Reading DOC, XLS, PPT, RTF and OpenDocument files")
 }
 
-// Open implements parser.Format. It looks at the file's outside; LibreOffice
-// is started when the document is planned or parsed.
+// Open implements parser.Format. It checks the file's container; LibreOffice is
+// started when the document is planned or parsed.
 func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	k, ok := kindOf(o.MediaType)
 	if !ok {
@@ -190,7 +190,7 @@ func (k kind) encrypted() *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The %s file is protected by a password, which cannot be taken off; save a copy without the password and upload that.", k.name)
 }
 
-// document is a file that LibreOffice has yet to read, or has read.
+// document is a file, converted or not yet converted.
 type document struct {
 	format  *format
 	kind    kind
@@ -199,13 +199,13 @@ type document struct {
 	size    int64
 	options parser.Options
 
-	dir       string // of the run, below options.TempDir
+	dir       string // of the run, under options.TempDir
 	converted *os.File
 	inner     parser.Document // of the converted file
 }
 
 // Close implements parser.Document. The converted file stays in the temporary
-// folder, where tasks that were planned from it find it.
+// folder for tasks planned from it.
 func (d *document) Close() error {
 	var err error
 	if d.inner != nil {
@@ -218,8 +218,7 @@ func (d *document) Close() error {
 	return err
 }
 
-// profile keeps LibreOffice from running macros and from fetching what a
-// document links to.
+// profile keeps LibreOffice from running macros and fetching linked resources.
 const profile = `<?xml version="1.0" encoding="UTF-8"?>
 <oor:items xmlns:oor="http://openoffice.org/2001/registry" xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
 <item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="DisableMacrosExecution" oor:op="fuse"><value>true</value></prop></item>
@@ -231,8 +230,8 @@ const profile = `<?xml version="1.0" encoding="UTF-8"?>
 </oor:items>
 `
 
-// convert runs LibreOffice once, in a folder and with a user profile of its
-// own, and opens what it made.
+// convert runs LibreOffice once, in its own folder with its own user profile, and
+// opens the result.
 func (d *document) convert(ctx context.Context) error {
 	if d.inner != nil {
 		return nil
@@ -254,7 +253,7 @@ func (d *document) convert(ctx context.Context) error {
 			"--headless", "--norestore", "--nolockcheck", "--nodefault", "--nologo", "--convert-to", d.kind.filter, "--outdir", filepath.Join(dir, "out"), in,
 		},
 	}.Do(ctx)
-	_ = os.RemoveAll(filepath.Join(dir, "profile")) // the whole folder goes with the document
+	_ = os.RemoveAll(filepath.Join(dir, "profile")) // the whole folder is removed with the document
 	_ = os.Remove(in)
 	if err != nil {
 		return err
@@ -287,8 +286,8 @@ func copyTo(path string, f *os.File, size int64) error {
 	return errors.Join(err, out.Close())
 }
 
-// Plan implements parser.Document. The converted file is the shard of every
-// range that has none of its own, so that LibreOffice runs once a document.
+// Plan implements parser.Document. The converted file is the shard of every range
+// without its own, so that LibreOffice runs once per document.
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if err := d.convert(ctx); err != nil {
 		return nil, err
@@ -315,12 +314,12 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		p.Metadata = map[string]string{}
 	}
 	p.Metadata["converted_by"] = "LibreOffice"
-	delete(p.Metadata, "producer") // that was LibreOffice, not the author's program
+	delete(p.Metadata, "producer") // that is LibreOffice, not the author's program
 	return p, nil
 }
 
-// Picture implements parser.Illustrated: pictures are those of the converted
-// file, whose names follow from what they hold.
+// Picture implements parser.Illustrated: pictures are those of the converted file,
+// whose names are derived from their content.
 func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, error) {
 	if err := d.convert(ctx); err != nil {
 		return nil, err
@@ -328,8 +327,8 @@ func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, 
 	return parser.PictureOf(ctx, d.inner, name, side)
 }
 
-// Parse implements parser.Document. On the way of a document the converted
-// file is parsed in its place.
+// Parse implements parser.Document. In normal operation the converted file is
+// parsed instead.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	if err := d.convert(ctx); err != nil {
 		return err

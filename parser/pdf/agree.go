@@ -11,28 +11,27 @@ import (
 	"sheaf/parser"
 )
 
-// Two things about a page depend on other pages: the size of the body's letters,
-// by which headings and their levels are told, and which lines at its edges are
-// running headers and footers. Both are decided from the page and those nearby,
-// so that a file in which small print follows large is read by both.
+// Two properties of a page depend on other pages: the size of the body text, by
+// which headings and their levels are recognized, and which lines at its edges are
+// running headers and footers. Both are decided from the page and nearby pages, so
+// that a file in which small print follows large is read by both sizes.
 //
-// A range is read without the pages around it. It decides by those that it has,
-// and reports what they say, what it decided, and between which sizes of the body
-// its lines are classified as they were. Where all ranges have reported, Agree
-// decides again by all pages; a range is read again only where its headings
-// would be others.
+// A range is read without the pages around it. It decides from its own pages, and
+// reports their facts, its decisions, and the body sizes between which its lines
+// would be classified the same. Once all ranges have reported, Agree decides again
+// from all pages; a range is read again only if its headings would differ.
 
-// nearby is how many pages on either side decide on a page: those that a range
-// of the usual size has.
+// nearby is how many pages on either side influence a page: as many as a range of
+// the usual size has.
 const nearby = rangeSize - 1
 
-// mostQuarters is the largest height told apart, in quarter points.
+// mostQuarters is the largest height distinguished, in quarter points.
 const mostQuarters = 399
 
-// maxSizes bounds the letter sizes that a page reports.
+// maxSizes limits the letter sizes that a page reports.
 const maxSizes = 40
 
-// facts are what a page says to those nearby.
+// facts are what nearby pages need to know of a page.
 type facts struct {
 	sizes []sizeFact
 	edges [2][]edgeFact // top and bottom, from the edge inwards
@@ -44,18 +43,18 @@ type sizeFact struct{ quarters, chars, bold, mono int }
 
 // edgeFact is a line that may be a running header or footer.
 type edgeFact struct {
-	key      uint64 // of its text, numbers aside; 0 for none
+	key      uint64 // of its text, ignoring numbers; 0 for none
 	quarters int    // height
 	number   bool   // a number alone
 	own      bool   // the number is that of the page
-	apart    bool   // white space divides it from the line before
+	apart    bool   // separated from the previous line by white space
 	tabular  bool   // the head of a table
-	title    bool   // it may be a heading, by its text
+	title    bool   // its text could be a heading
 	bold     bool
-	table    bool // its presence says where tables are; known once the page is laid out
+	table    bool // its presence determines where tables are; known once the page is laid out
 }
 
-// decision is what the pages nearby say of a page.
+// decision is what nearby pages imply for a page.
 type decision struct {
 	Quarters int // height of the body's letters
 	Bold     bool
@@ -65,17 +64,17 @@ type decision struct {
 
 func (d decision) body() body { return body{h: float32(d.Quarters) / 4, bold: d.Bold, mono: d.Mono} }
 
-// report is what a range tells of one of its pages.
+// report is what a range reports for one of its pages.
 type report struct {
 	page int
 	facts
-	decided bool // else the page serves the decisions on others alone
+	decided bool // otherwise the page only contributes to decisions about others
 	decision
-	least, most int  // heights of the body for which the lines are classified as they were
+	least, most int  // body heights between which the lines are classified the same
 	bold, mono  bool // it has such lines
 }
 
-// gather notes what the page says to those nearby.
+// gather collects the page's facts for nearby pages.
 func (s *sheet) gather() {
 	s.read = len(s.regions) > 0
 	var by [mostQuarters + 1]sizeFact
@@ -126,14 +125,14 @@ func (s *sheet) gather() {
 
 func quarters(h float32) int { return min(int(h*4+0.5), mostQuarters) }
 
-// decide is what pages say of one of them.
+// decide derives the decision for a page from the pages around it.
 func (f *facts) decide(around []*facts) (d decision) {
 	b := bodyOf(around)
 	d.Quarters, d.Bold, d.Mono = quarters(b.h), b.bold, b.mono
 	for e := range f.edges {
 		for k, l := range f.edges[e] {
 			if !l.repeats(e, around) || k > 0 && l.apart {
-				break // the body may start with a sentence that repeats, too
+				break // a repeated sentence may also start the body
 			}
 			d.Dropped[e]++
 		}
@@ -141,7 +140,7 @@ func (f *facts) decide(around []*facts) (d decision) {
 	return d
 }
 
-// repeats decides on one line at an edge.
+// repeats decides whether a line at an edge is a running line.
 func (l *edgeFact) repeats(edge int, around []*facts) bool {
 	if l.key == 0 || l.tabular {
 		return false
@@ -155,13 +154,13 @@ func (l *edgeFact) repeats(edge int, around []*facts) bool {
 	if count >= 3 && count*4 >= len(around) {
 		return true
 	}
-	// A lone number at the edge is the page's when its neighbours have one too, or
-	// when it says so.
+	// A lone number at the edge is the page number if neighbouring pages have one
+	// too, or if it matches the page's own.
 	return l.number && (count >= 2 || l.own)
 }
 
-// stands reports whether the page's headings are the same by a decision of all
-// pages as by that of its range.
+// stands reports whether a decision from all pages gives the page the same headings
+// as that of its range.
 func (r *report) stands(d decision) bool {
 	if d.Quarters < r.least || d.Quarters > r.most || r.bold && d.Bold != r.decision.Bold || r.mono && d.Mono != r.decision.Mono {
 		return false
@@ -175,13 +174,13 @@ func (r *report) stands(d decision) bool {
 	return true
 }
 
-// heading reports whether the line could be one beside such a body.
+// heading reports whether the line could be a heading given such a body.
 func (l *edgeFact) heading(b body) bool {
 	ratio := (float32(l.quarters) + 1) / 4 / max(b.h, 1) // heights are rounded
 	return l.title && (ratio >= headingRatio || l.bold && !b.bold && ratio >= boldRatio)
 }
 
-// edgesInTables notes which lines at the page's edges decide where tables are.
+// edgesInTables notes which lines at the page's edges affect where tables are.
 func (w *writer) edgesInTables() {
 	s := w.sheet
 	for e := range s.edges {
@@ -215,7 +214,7 @@ func (w *writer) edgesInTables() {
 	}
 }
 
-// inTables tells which lines of a region are in tables drawn with white space.
+// inTables reports which lines of a region are in tables drawn with white space.
 func (w *writer) inTables(lines []line) []bool {
 	in := make([]bool, len(lines))
 	for i := 0; i < len(lines); i++ {
@@ -266,7 +265,7 @@ func (f *format) Agree(layouts [][]byte) []json.RawMessage {
 
 var _ parser.Agreeing = (*format)(nil)
 
-// append writes a report in the order in which readReports reads it.
+// append writes a report in the format of readReports.
 func (r *report) append(b []byte) []byte {
 	num := func(values ...int) {
 		for _, v := range values {
@@ -296,7 +295,7 @@ func bits(flags ...bool) (n int) {
 	return n
 }
 
-// readReports reads reports up to the end, or to where they are damaged.
+// readReports reads reports up to the end, or up to damaged data.
 func readReports(b []byte) (out []report) {
 	ok := true
 	num := func() int {

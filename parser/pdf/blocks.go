@@ -34,14 +34,14 @@ type writer struct {
 	pitch   float32 // usual distance of lines in the region
 	bolds   int     // bold lines of one size that begin with the line at hand
 
-	least, most int // heights of the body, in quarter points, for which all is classified as it was
+	least, most int // body heights, in quarter points, between which everything is classified the same
 }
 
-// atLeast reports whether a height is so many times the body's, and notes for
-// which other bodies it would be.
+// atLeast reports whether a height is at least times the body's, and records for
+// which other body heights the answer would be the same.
 func (w *writer) atLeast(h, times float32) bool {
 	is := func(quarters int) bool { return h/max(float32(quarters)/4, 1) >= times }
-	last := min(int(4*h/times)+1, mostQuarters) // the largest body for which it is
+	last := min(int(4*h/times)+1, mostQuarters) // the largest body for which it holds
 	for last > 0 && !is(last) {
 		last--
 	}
@@ -53,9 +53,9 @@ func (w *writer) atLeast(h, times float32) bool {
 	return false
 }
 
-// Headings are larger than the body, or bold and alone on their line. The
-// level follows from the number in front ("2.1" is level 2), else from the
-// size, by a scale that does not depend on which pages were read together.
+// Headings are larger than the body, or bold and alone on their line. The level
+// follows from the leading number ("2.1" is level 2), otherwise from the size, on a
+// scale that does not depend on which pages were read together.
 func (w *writer) write() {
 	for r := range w.sheet.regions {
 		w.region(&w.sheet.regions[r])
@@ -90,7 +90,7 @@ func (w *writer) region(r *region) {
 	w.flush()
 }
 
-// usualPitch is the median distance between neighbouring lines of like height.
+// usualPitch is the median distance between neighbouring lines of similar height.
 func usualPitch(lines []line) float32 {
 	var d []float32
 	for i := 1; i < len(lines); i++ {
@@ -138,8 +138,8 @@ func (w *writer) start(l *line, kind sheaf.BlockKind, level int, number bool) {
 	}
 }
 
-// classify says what a line is if it starts a block. skip is the number of
-// words that are a list item's bullet.
+// classify determines what a line is if it starts a block. skip is the number of
+// words in a list item's bullet.
 func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool, skip int) {
 	if l.mono && !w.body.mono {
 		return sheaf.BlockCode, 0, false, 0
@@ -177,8 +177,8 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 	return sheaf.BlockParagraph, 0, false, 0
 }
 
-// boldRun counts the lines from the first on that are bold, of one size, and
-// set as one paragraph is.
+// boldRun counts the leading lines that are bold, of one size, and set like one
+// paragraph.
 func boldRun(lines []line) int {
 	n := 0
 	for n < len(lines) && n <= mostHeadingLines {
@@ -191,8 +191,8 @@ func boldRun(lines []line) int {
 	return n
 }
 
-// namesNothing reports whether a line in large or bold letters is no heading
-// for what it says: an address, the head of a table, a date, a unit.
+// namesNothing reports whether the text of a line in large or bold letters rules
+// out a heading: an address, a table header, a date, a unit.
 func (w *writer) namesNothing(l *line, large bool) bool {
 	if !large && len(l.segs) > 1 && (len(l.segs) > 2 || l.segs[0].words > 1) {
 		return true // cells
@@ -212,11 +212,11 @@ func (w *writer) namesNothing(l *line, large bool) bool {
 	return true
 }
 
-// dateWords are all that a line has which only says when.
+// dateWords are the words of lines that consist only of a date.
 var dateWords = []string{"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
 	"as", "at", "of", "the", "for", "and", "year", "years", "month", "months", "quarter", "ended", "three", "six", "nine", "twelve", "fiscal"}
 
-// indent is a list item's nesting, from where it starts in its column.
+// indent is a list item's nesting level, from its start within its column.
 func (w *writer) indent(l *line) int {
 	return min(max(1+int((l.x0-w.regionB.x0)/max(2*l.h, 8)), 1), 4)
 }
@@ -274,11 +274,11 @@ func (w *writer) continues(l *line, kind sheaf.BlockKind, number bool) bool {
 		return false
 	}
 	if p.dots || l.dots {
-		return false // a table of contents: one entry a line
+		return false // a table of contents: one entry per line
 	}
 	em := max(l.h, 6) * 0.75
 	if w.rtlLine(l) {
-		return true // the start is at the other side; the gaps above decide
+		return true // the start is on the other side; the gaps above decide
 	}
 	if w.lines == 1 {
 		switch {
@@ -299,7 +299,7 @@ func (w *writer) continues(l *line, kind sheaf.BlockKind, number bool) bool {
 }
 
 // runsOn accepts a line that only looks like a list item: "(2) and" or "3." in
-// the middle of a sentence.
+// mid-sentence.
 func (w *writer) runsOn(l *line, drop, pitch float32) bool {
 	if w.kind != sheaf.BlockParagraph || w.marker(&l.segs[0]) != markNumber || drop > 1.2*pitch {
 		return false
@@ -307,8 +307,8 @@ func (w *writer) runsOn(l *line, drop, pitch float32) bool {
 	return !w.ended(w.before) && w.full(w.before) && l.x0 <= w.regionB.x0+1
 }
 
-// full reports whether a line reaches far enough to the right for the next to
-// be its continuation.
+// full reports whether a line reaches far enough to the right to continue on the
+// next.
 func (w *writer) full(l *line) bool {
 	return l.x1 >= w.regionB.x1-0.18*(w.regionB.x1-w.regionB.x0)
 }
@@ -358,7 +358,7 @@ func (w *writer) letters(l *line) int {
 	return n
 }
 
-// append adds a line's words to the block's text with one span for the line.
+// append adds a line's words to the block's text, with one span per line.
 func (w *writer) append(l *line, skip int) {
 	w.before = l
 	w.lines++
@@ -406,7 +406,7 @@ func (w *writer) append(l *line, skip int) {
 			}
 			t := page.str(&page.words[i])
 			if l.dots && isDots(t) {
-				continue // leaders say nothing
+				continue // leaders carry no text
 			}
 			if first {
 				w.join(t)
@@ -426,8 +426,8 @@ func (w *writer) append(l *line, skip int) {
 	}
 }
 
-// link notes where the word of n bytes that the text ends with leads. Words
-// that lead to one place are one link.
+// link records the target of the word of n bytes that ends the text. Adjacent words
+// with the same target form one link.
 func (w *writer) link(t *word, n int) {
 	for _, l := range w.sheet.links {
 		if !l.holds((t.x0+t.x1)/2, (t.y0+t.y1)/2) {
@@ -446,8 +446,8 @@ func (w *writer) link(t *word, n int) {
 	}
 }
 
-// join ends the line before: with a space, or, where it ended in the middle of
-// a word, by taking the hyphen out.
+// join ends the previous line: with a space, or, if it ended in mid-word, by
+// removing the hyphen.
 func (w *writer) join(next string) {
 	if len(w.text) == 0 {
 		return
@@ -458,7 +458,7 @@ func (w *writer) join(next string) {
 	case last == '-' || last == '\u2010':
 		texts := w.sheet.texts
 		if w.kind == sheaf.BlockHeading {
-			texts = nil // it reads the same wherever the document is cut
+			texts = nil // the result does not depend on how the document is cut
 		}
 		if w.sheet.broken(lastWord(w.text), next, texts) {
 			w.text = w.text[:len(w.text)-n]
@@ -501,7 +501,7 @@ const (
 
 const bullets = "•◦▪‣·●○■□◆◇►▶➢➤✓✔★❖∙⁃–—-*\uf0a7\uf0b7\uf0d8\uf076"
 
-// marker recognises what stands in front of a list item.
+// marker recognises the mark in front of a list item.
 func (w *writer) marker(g *seg) mark {
 	if g.table >= 0 {
 		return markNone
@@ -610,7 +610,7 @@ func (w *writer) upperAfter(l *line) bool {
 	return unicode.IsUpper(r)
 }
 
-// outline gives headings the level of the bookmark with their title.
+// outline gives headings the level of the bookmark with the same title.
 type outline struct {
 	levels map[string]int // by headingKey; -1 where two levels share a title
 }
@@ -625,7 +625,7 @@ func (d *document) headings() *outline {
 		return d.outline
 	}
 	marks, err := d.doc.Outline(maxBookmarks, false)
-	if err != nil { // the next page is read by a fresh engine document
+	if err != nil { // the next page is read with a fresh engine document
 		_ = d.doc.Close()
 		d.doc = nil
 	}
@@ -646,8 +646,8 @@ func (o *outline) add(key string, level int) {
 	o.levels[key] = level
 }
 
-// level of the bookmark that has the line's text, 0 when none. The number in
-// front may be missing in either.
+// level returns the level of the bookmark with the line's text, 0 if there is none.
+// Either may lack the leading number.
 func (o *outline) level(text string) int {
 	if len(o.levels) == 0 {
 		return 0

@@ -9,22 +9,22 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// A file says how many pages it has, and the engine repeats it. What it says is
-// believed where the last page is there, or where most are and the rest may
-// have been lost: those are pages that cannot be read.
+// The page count is declared in the file and repeated by the engine. It is believed
+// if the last page exists, or if most pages do and the rest may have been lost:
+// those count as unreadable.
 const (
-	// A page takes some 10 bytes of a file at least, where it is blank and lies
-	// in a compressed stream of objects.
+	// A page takes some 10 bytes of a file at least, if it is blank and in a
+	// compressed object stream.
 	freePages    = 1_000
 	bytesPerPage = 8
-	lastPages    = 8 // of which one must be there
+	lastPages    = 8 // at least one of which must exist
 )
 
-// mostPages is how many pages a file of so many bytes may have.
+// mostPages is how many pages a file of this size may have.
 func (d *document) mostPages() int { return freePages + int(d.size/bytesPerPage) }
 
-// count puts the number of pages that the document has in place of the one
-// that it claims, and reports whether they differ.
+// count replaces the declared number of pages by the actual one, and reports
+// whether they differ.
 func (d *document) count(ctx context.Context) (differ bool, err error) {
 	claimed := d.pages
 	there := func(n int) bool {
@@ -42,7 +42,7 @@ func (d *document) count(ctx context.Context) (differ bool, err error) {
 			return false, nil
 		}
 	}
-	// Pages are found by walking over those before them.
+	// Finding a page means walking over those before it.
 	found := sort.Search(claimed, func(n int) bool { return !there(n) })
 	switch {
 	case found > most:

@@ -8,12 +8,12 @@ import (
 	"sheaf/parser/internal/wordlist"
 )
 
-// A hyphen at a line's end was put there by the typesetter, or belongs
-// to the word. What the pages nearby say decides, then a list of words.
+// A hyphen at a line's end is either the typesetter's or part of the word. The text
+// of nearby pages decides, then a word list.
 
-// broken reports whether head, which ends in a hyphen, and next, which begins
-// the following line, are the halves of one word. texts are those of the pages
-// nearby, nil for the page's own.
+// broken reports whether head, which ends in a hyphen, and next, which begins the
+// following line, are halves of one word. texts are those of nearby pages, nil for
+// the page's own.
 func (s *sheet) broken(head, next string, texts []string) bool {
 	if r, _ := utf8.DecodeRuneInString(next); !unicode.IsLower(r) {
 		return false
@@ -36,7 +36,7 @@ func (s *sheet) broken(head, next string, texts []string) bool {
 	stem, tail = strings.ToLower(stem), strings.ToLower(tail)
 	known, halves := wordlist.Has(stem+tail), wordlist.Has(stem) && wordlist.Has(tail)
 	if known && !halves && !s.says(stem+"-"+tail, texts) {
-		return true // as most words are
+		return true // most words are
 	}
 	if joined, parted := s.says(stem+tail, texts), s.says(stem+"-"+tail, texts); joined != parted {
 		return joined
@@ -44,7 +44,7 @@ func (s *sheet) broken(head, next string, texts []string) bool {
 	return known || !halves
 }
 
-// says reports whether a word stands in one of texts.
+// says reports whether a word occurs in one of texts.
 func (s *sheet) says(word string, texts []string) bool {
 	if texts == nil {
 		texts = []string{s.page.text}
@@ -67,7 +67,7 @@ func (s *sheet) says(word string, texts []string) bool {
 	return false
 }
 
-// lastWord is what follows the last space or line end of a text.
+// lastWord returns what follows the last space or newline of a text.
 func lastWord(text []byte) string {
 	i := len(text)
 	for i > 0 && text[i-1] != ' ' && text[i-1] != '\n' {

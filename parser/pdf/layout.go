@@ -10,15 +10,14 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// The way of a page: words → tables drawn with rules → segments (words that
-// stand together on a baseline) → columns, in reading order → lines → running
-// headers and footers taken out → tables drawn with white space → blocks.
+// A page passes through these stages: words → tables drawn with rules → segments
+// (adjacent words on a baseline) → columns, in reading order → lines → removal of
+// running headers and footers → tables drawn with white space → blocks.
 //
-// All of it happens in the reading frame: the displayed page turned so that
-// most of its text runs from left to right, y down. Boxes are turned back at
-// the end.
+// All of it happens in the reading frame: the displayed page rotated so that most
+// of its text runs from left to right, y down. Boxes are rotated back at the end.
 
-// sheet is a page on its way from words to blocks.
+// sheet is a page in transition from words to blocks.
 type sheet struct {
 	number        int
 	label         string
@@ -27,22 +26,22 @@ type sheet struct {
 
 	facts facts
 	edges [2][]runningLine
-	read  bool // there are lines
+	read  bool // it has lines
 
 	turn       uint8   // of the reading frame
 	w, h       float32 // of the reading frame
 	page       *wordPage
-	texts      []string // of the pages nearby, this one among them
-	strayRuns  []stray  // text not in the direction of the rest
+	texts      []string // of nearby pages, including this one
+	strayRuns  []stray  // text in a direction other than the page's
 	images     []box
 	links      []link
-	imageShare float32 // of the page's area that the largest images cover
+	imageShare float32 // share of the page's area covered by the largest images
 	regions    []region
 	tables     []table
-	running    []string // running lines taken out
+	running    []string // running lines that were removed
 	truncated  bool
 	objects    int // drawn on the page
-	hidden     int // words outside of the page
+	hidden     int // words outside the page
 
 	blocks   []sheaf.Block
 	warnings []sheaf.Warning
@@ -57,7 +56,7 @@ func (b box) union(c box) box {
 	return box{min(b.x0, c.x0), min(b.y0, c.y0), max(b.x1, c.x1), max(b.y1, c.y1)}
 }
 
-// seg is words that stand together on a baseline, or a table (table ≥ 0).
+// seg is a run of adjacent words on a baseline, or a table (table ≥ 0).
 type seg struct {
 	box
 	first, last int32 // words
@@ -68,7 +67,7 @@ type seg struct {
 	rtl         bool
 }
 
-// link is an area that leads to an address, or to a page counted from 1.
+// link is an area that links to an address, or to a page counted from 1.
 type link struct {
 	box
 	uri  string
@@ -92,10 +91,11 @@ type line struct {
 type region struct {
 	box
 	lines []line
-	pitch float32 // usual distance of its lines, running ones among them
+	pitch float32 // usual distance of its lines, including running lines
 }
 
-// take turns the engine's record into the reading frame. Nothing of p is retained.
+// take converts the engine's record into the reading frame. Nothing of p is
+// retained.
 func (s *sheet) take(a *assembler, p *engine.Page) {
 	s.page = a.words(p)
 	s.truncated, s.objects = p.Truncated, p.Objects
@@ -172,7 +172,7 @@ func (s *sheet) take(a *assembler, p *engine.Page) {
 	}
 }
 
-// into turns a displayed box into the reading frame.
+// into rotates a displayed box into the reading frame.
 func (s *sheet) into(b box) box {
 	switch s.turn {
 	case 1: // reads upwards: the page is turned clockwise
@@ -185,7 +185,7 @@ func (s *sheet) into(b box) box {
 	return b
 }
 
-// place turns a box of the reading frame back into the displayed page.
+// place rotates a box of the reading frame back into the displayed page.
 func (s *sheet) place(b box) sheaf.Box {
 	switch s.turn {
 	case 1:
@@ -223,8 +223,8 @@ next:
 	return out
 }
 
-// segments joins neighbouring words of the engine's order that stand on one
-// baseline. Tables found already stand in as one segment each.
+// segments joins neighbouring words, in the engine's order, that share a baseline.
+// Each table already found is represented by one segment.
 func (s *sheet) segments(inTable []bool) []seg {
 	words := s.page.words
 	segs := make([]seg, 0, len(words)/8+len(s.tables)+4)
@@ -268,9 +268,9 @@ func (s *sheet) segments(inTable []bool) []seg {
 	return segs
 }
 
-// joinStretched joins the words of a line that was stretched to the column's
-// width: the gaps are wide, but all of one width, as between the cells of no
-// table whose texts differ in length.
+// joinStretched joins the words of a line that was justified to the column's width:
+// the gaps are wide but equal, unlike those between table cells, whose texts differ
+// in length.
 func joinStretched(segs []seg) []seg {
 	out := segs[:0]
 	for i := 0; i < len(segs); {
@@ -316,16 +316,17 @@ func byMiddle(a, b seg) int {
 	return 0
 }
 
-// split cuts segments, sorted by height on the page, into regions in reading
-// order. A gutter is a strip that few segments cross and that has prose, not
-// cells, on both sides; the segments that cross it (titles, wide figures)
-// divide the page into bands, and within a band the left column is read first.
+// split cuts segments, sorted by height on the page, into regions in reading order.
+// A gutter is a strip that few segments cross and that has prose, not cells, on
+// both sides; the segments that cross it (titles, wide figures) divide the page
+// into bands, and within a band the left column is read first.
 func (s *sheet) split(segs []seg, depth int) {
 	if s.columns(segs, depth) {
 		return
 	}
-	// A gutter may show only between wide lines: below a figure, above a note.
-	var whole []seg // not divided so far
+	// A gutter may be visible only between wide lines: below a figure, above a
+	// note.
+	var whole []seg // not yet divided
 	from := 0
 	part := func(to int) {
 		own := segs[from:to]
@@ -355,7 +356,7 @@ func (s *sheet) split(segs []seg, depth int) {
 	s.addRegion(whole)
 }
 
-// columns cuts segments at a gutter, or returns false when there is none.
+// columns cuts segments at a gutter, or returns false if there is none.
 func (s *sheet) columns(segs []seg, depth int) bool {
 	if depth >= maxSplits || len(segs) < leastSegments {
 		return false
@@ -370,7 +371,7 @@ func (s *sheet) columns(segs []seg, depth int) bool {
 	return false
 }
 
-// gutters returns up to three places where few segments stand, widest first.
+// gutters returns up to three places with few segments, widest first.
 func gutters(segs []seg, among gutterSearch) []float32 {
 	b := segs[0].box
 	var area float32
@@ -418,7 +419,8 @@ func gutters(segs []seg, among gutterSearch) []float32 {
 		for ; j < n-n/10 && cover[j] <= among.share*mean; j++ {
 			low = min(low, cover[j])
 		}
-		// Where it is lowest: titles cross all of a gutter, ragged lines its edge.
+		// At its lowest point: titles cross the whole gutter, ragged lines its
+		// edge.
 		from, to := -1, -1
 		for k := i; k < j; k++ {
 			if cover[k] <= low+0.05*mean {
@@ -449,8 +451,8 @@ func gutters(segs []seg, among gutterSearch) []float32 {
 	return out
 }
 
-// splitAt cuts at the gutter g, or does nothing and returns false when it
-// turns out to be none.
+// splitAt cuts at the gutter g, or does nothing and returns false if it turns out
+// not to be one.
 func (s *sheet) splitAt(segs []seg, g float32, depth int) bool {
 	type band struct {
 		from, to int
@@ -510,16 +512,16 @@ func (s *sheet) splitAt(segs []seg, g float32, depth int) bool {
 	return true
 }
 
-// columnsAt reports whether the segments at both sides of a gutter are columns:
-// running text on both, or text on one that keeps no lines with the other.
+// columnsAt reports whether the segments on both sides of a gutter are columns:
+// running text on both, or text on one that does not line up with the other.
 func columnsAt(segs []seg, g float32) bool {
 	left, right := prose(segs, g, true), prose(segs, g, false)
 	return left && right || (left || right) && apartAt(segs, g)
 }
 
-// prose reports whether one side of a gutter reads as running text: at least
-// three long lines of several words that hold most of its text. A table on one
-// side does as well: it is in no line with what stands on the other.
+// prose reports whether one side of a gutter reads as running text: at least three
+// long lines of several words that hold most of its text. A table on one side
+// counts too: it does not line up with the other side.
 func prose(segs []seg, g float32, left bool) bool {
 	var n, long, wide, chars, in int
 	var widest float32
@@ -551,8 +553,8 @@ func prose(segs []seg, g float32, left bool) bool {
 	return long >= proseLines && wide*2 >= long && float32(in) >= proseShare*float32(chars)
 }
 
-// apartAt reports whether the lines at both sides of a gutter stand at heights
-// of their own: a sidebar beside a text, not the cells of rows.
+// apartAt reports whether the lines on the two sides of a gutter are at different
+// heights: a sidebar beside a text, not the cells of rows.
 func apartAt(segs []seg, g float32) bool {
 	var sides [2][]*seg
 	for i := range segs {
@@ -601,7 +603,7 @@ func sideways(segs []seg, g float32) bool {
 	return n[0] > 0 && n[1] > 0 && chars[0] >= 12*n[0] && chars[1] >= 12*n[1]
 }
 
-// addRegion makes lines of segments that belong to one column.
+// addRegion makes lines of the segments of one column.
 func (s *sheet) addRegion(segs []seg) {
 	if len(segs) == 0 {
 		return
@@ -617,8 +619,8 @@ func (s *sheet) addRegion(segs []seg) {
 			i++
 			continue
 		}
-		// A line takes what has its middle in the middle part of the line's
-		// tallest segment.
+		// A line includes segments whose middle lies in the middle part of the
+		// line's tallest segment.
 		b := first.box
 		tall := first
 		j := i + 1
@@ -629,7 +631,7 @@ func (s *sheet) addRegion(segs []seg) {
 			}
 			mid, tallMid := (q.y0+q.y1)/2, (tall.y0+tall.y1)/2
 			if d := mid - tallMid; d > 0.35*max(tall.y1-tall.y0, q.y1-q.y0) || d < -0.35*max(tall.y1-tall.y0, q.y1-q.y0) {
-				// The mark of a footnote stands high beside its text.
+				// A footnote mark is raised beside its text.
 				small := min(q.h, tall.h) < 0.75*max(q.h, tall.h)
 				if !small || min(q.y1, b.y1)-max(q.y0, b.y0) < 0.5*min(q.h, tall.h) || q.x0 < b.x1-1 && b.x0 < q.x1-1 {
 					break
@@ -668,7 +670,7 @@ func (s *sheet) addRegion(segs []seg) {
 	s.regions = append(s.regions, r)
 }
 
-// measure sums a line's words.
+// measure totals a line's words.
 func (s *sheet) measure(l *line) {
 	var h float32
 	var bold, mono, rtl, dots int
@@ -713,8 +715,8 @@ func (s *sheet) measure(l *line) {
 	}
 }
 
-// layOut makes the blocks of a page as was decided, and says for which sizes of
-// the body the lines would be classified alike.
+// layOut builds the blocks of a page according to d, and reports the body sizes for
+// which the lines would be classified the same.
 func (s *sheet) layOut(d decision, around []*facts, texts []string, o *outline) (r report) {
 	for k := range s.regions {
 		s.regions[k].pitch = usualPitch(s.regions[k].lines)
@@ -736,7 +738,7 @@ func (s *sheet) layOut(d decision, around []*facts, texts []string, o *outline) 
 	return r
 }
 
-// body is what most of the text looks like.
+// body is the appearance of most of the text.
 type body struct {
 	h    float32
 	bold bool
@@ -763,8 +765,8 @@ func bodyOf(pages []*facts) body {
 	return body{h: float32(best) / 4, bold: by[best].bold*2 > by[best].chars, mono: by[best].mono*2 > by[best].chars}
 }
 
-// addImages puts figures where they stand in the reading order. A picture
-// behind the text of the whole page is the page itself.
+// addImages inserts figures at their place in the reading order. A picture behind
+// the text of the whole page is the page itself.
 func (s *sheet) addImages() {
 	for _, b := range s.images {
 		w, h := b.x1-b.x0, b.y1-b.y0
@@ -793,8 +795,8 @@ func (s *sheet) addImages() {
 	}
 }
 
-// addStrays adds text that runs in another direction than the page's, one
-// block per run, after everything else.
+// addStrays adds text in a direction other than the page's, one block per run,
+// after everything else.
 func (s *sheet) addStrays() {
 	for _, r := range s.strayRuns {
 		if r.dropped {
@@ -804,7 +806,7 @@ func (s *sheet) addStrays() {
 	}
 }
 
-// stray is a run of words in another direction than the page's, in display
+// stray is a run of words in a direction other than the page's, in display
 // coordinates.
 type stray struct {
 	box
@@ -828,7 +830,7 @@ func (s *sheet) joinStrays(words []word) {
 	}
 }
 
-// release drops what no page nearby looks at any more.
+// release drops what nearby pages no longer need.
 func (s *sheet) release() {
 	*s = sheet{number: s.number, page: s.page, facts: s.facts, read: s.read}
 	if s.page != nil {
@@ -836,12 +838,12 @@ func (s *sheet) release() {
 	}
 }
 
-// needsOCR is the code of a page that text recognition could read.
+// needsOCR is the code of a page that OCR could read.
 const needsOCR = "needs_ocr"
 
 func (s *sheet) result() sheaf.UnitResult {
 	u := sheaf.UnitResult{Unit: s.number, Label: s.label, Width: s.width, Height: s.height, Status: sheaf.UnitOK, Blocks: s.blocks, Running: s.running, Warnings: s.warnings}
-	silent := true // a page that is "ok" has something to read
+	silent := true // an "ok" page has something to read
 	for i := range s.blocks {
 		silent = silent && s.blocks[i].Kind == sheaf.BlockImage
 	}
@@ -851,7 +853,7 @@ func (s *sheet) result() sheaf.UnitResult {
 	case silent && len(s.images) == 0 && s.objects < fewObjects:
 		u.Status = sheaf.UnitBlank
 	case silent, s.page.chars < fewChars && s.imageShare >= 0.5:
-		// Whatever text there is stays: a stamp on a scan may name the case.
+		// Any text is kept: a stamp on a scan may name the case.
 		u.Status, u.Code = sheaf.UnitSkipped, needsOCR
 		u.Message = "The page is a picture or a drawing without a text layer; install tesseract where the executors run and retry, or upload a copy with text."
 	}

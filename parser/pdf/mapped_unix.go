@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped is the content of a file where it lies, until done is called; nil
-// where it cannot be had so.
+// mapped returns the memory-mapped content of a file, valid until done is called;
+// nil if it cannot be mapped.
 func mapped(f *os.File, size int64) (content []byte, done func()) {
 	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {

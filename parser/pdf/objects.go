@@ -12,7 +12,7 @@ import (
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 )
 
-// resolver gives the object behind a reference, and any other object as it is.
+// resolver returns the object behind a reference, and any other object unchanged.
 type resolver interface {
 	Dereference(o types.Object) (types.Object, error)
 }
@@ -29,31 +29,31 @@ func arrayOf(r resolver, o types.Object) types.Array {
 	return a
 }
 
-// objects reads the objects of a PDF when they are asked for. pdfcpu reads all of
-// them, which takes five times as long as a plan needs. It reads files that are
-// sound and not encrypted: whatever it does not expect is errUnusual, and the
-// file is pdfcpu's. It never guesses, since fingerprints of other bytes than the
-// engine reads would give a changed page the result of the page before.
+// objects reads the objects of a PDF on demand. pdfcpu reads all of them, which
+// takes five times as long as a plan needs. objects handles files that are sound
+// and not encrypted: anything unexpected is errUnusual, and pdfcpu reads the file
+// instead. It never guesses, since fingerprints of bytes other than those the
+// engine reads would give a changed page the result of the old one.
 type objects struct {
 	file    []byte
-	done    func()  // with the file; nil for nothing to do
+	done    func()  // releases the file; nil if there is nothing to release
 	places  []place // by object number
 	known   []known // by object number
 	packs   map[int]*pack
 	names   map[string]seenName
 	trailer types.Dict
-	zlib    io.ReadCloser // to be reset
-	bytes   int           // unpacked, and read from what was unpacked
+	zlib    io.ReadCloser // reused through Reset
+	bytes   int           // decompressed, and parsed from decompressed data
 	err     error         // of an object that could not be read
 }
 
-// place is where an object is: at an offset of the file, or in an object stream.
+// place is the location of an object: an offset in the file, or an object stream.
 type place struct {
 	offset, stream int
-	listed         bool // by the table, if only as one that is not used
+	listed         bool // listed in the table, if only as unused
 }
 
-// known is an object that was read, or is being read.
+// known is an object that has been read or is being read.
 type known struct {
 	object types.Object
 	begun  bool
@@ -67,25 +67,26 @@ type pack struct {
 
 var errUnusual = errors.New("the file's structure is unusual")
 
-// Limits of what is followed.
+// Limits on what is followed.
 const (
-	maxSections   = 256       // of the cross-reference table: one an update
-	maxReferences = 16        // that lead to each other
-	maxObjects    = 1 << 20   // that the table lists
-	maxUnpacked   = 128 << 20 // bytes of all streams of the structure, and of the objects read from them
+	maxSections   = 256       // of the cross-reference table: one per update
+	maxReferences = 16        // in a chain
+	maxObjects    = 1 << 20   // listed in the table
+	maxUnpacked   = 128 << 20 // bytes of all structural streams, and of the objects read from them
 )
 
-// sparseNumbers is by how much the numbers of objects may be higher than there are
-// objects: some programs number all of them anew each time they write a file.
+// sparseNumbers is by how much object numbers may exceed the number of objects:
+// some programs renumber all objects each time they write a file.
 const sparseNumbers = 1 << 18
 
-// bytesAnObject is what an object takes of most files, at least.
+// bytesAnObject is the minimum size of an object in most files.
 const bytesAnObject = 128
 
-// mappedBytes is the size from which a file is mapped: to read a smaller one is quicker.
+// mappedBytes is the size from which a file is mapped: smaller files are faster to
+// read.
 const mappedBytes = 256 << 10
 
-// openObjects reads the cross-reference table. Whoever called it calls close.
+// openObjects reads the cross-reference table. The caller must call close.
 func openObjects(r io.ReaderAt, size int64) (*objects, error) {
 	o := &objects{places: make([]place, 0, min(size/bytesAnObject, maxObjects/16)), packs: map[int]*pack{}, names: map[string]seenName{}}
 	if f, is := r.(*os.File); is && size >= mappedBytes {
@@ -105,7 +106,7 @@ func openObjects(r io.ReaderAt, size int64) (*objects, error) {
 	return o, nil
 }
 
-// close gives the file back. What was read from it stays; streams do not.
+// close releases the file. Objects read from it stay valid; streams do not.
 func (o *objects) close() {
 	if o.done != nil {
 		o.done()
@@ -113,7 +114,7 @@ func (o *objects) close() {
 	}
 }
 
-// sections reads the cross-reference table from its newest part on.
+// sections reads the cross-reference table, starting with its newest part.
 func (o *objects) sections() error {
 	end := max(0, len(o.file)-1024)
 	i := bytes.LastIndex(o.file[end:], []byte("startxref"))
@@ -148,8 +149,8 @@ func (o *objects) sections() error {
 	return errUnusual
 }
 
-// section reads a part of the cross-reference table. What newer parts say of an
-// object stands.
+// section reads a part of the cross-reference table. Entries of newer parts take
+// precedence.
 func (o *objects) section(at int) (types.Dict, error) {
 	p := scanner{text: o.file, at: at}
 	if !p.word("xref") {
@@ -181,20 +182,20 @@ func (o *objects) section(at int) (types.Dict, error) {
 	return d, nil
 }
 
-// maxNumber is the highest number that an object of the file may have.
+// maxNumber is the highest object number the file may use.
 func (o *objects) maxNumber() int {
 	return min(maxObjects, sparseNumbers+len(o.file)/bytesAnObject)
 }
 
-// expect makes room for the numbers below one, as far as a sound file has them.
+// expect makes room for numbers below number, within the limits of a sound file.
 func (o *objects) expect(number int) {
 	if n := min(number, o.maxNumber()+1) - len(o.places); n > 0 {
 		o.places = append(o.places, make([]place, n)...)
 	}
 }
 
-// put notes where an object is, unless a newer part has. It reports false for a
-// number that no sound file has.
+// put records the location of an object, unless a newer part has. It returns false
+// for a number that no sound file has.
 func (o *objects) put(number int, used bool, at place) bool {
 	if number < 0 || number > o.maxNumber() {
 		return false
@@ -211,7 +212,7 @@ func (o *objects) put(number int, used bool, at place) bool {
 	return true
 }
 
-// place is where an object is, zero for nowhere.
+// place returns the location of an object, zero if it has none.
 func (o *objects) place(number int) place {
 	if number < 0 || number >= len(o.places) {
 		return place{}
@@ -287,13 +288,13 @@ func (o *objects) Dereference(v types.Object) (types.Object, error) {
 		}
 		n := ref.ObjectNumber.Value()
 		if n < 0 || n >= len(o.places) {
-			return nil, nil // the file has none
+			return nil, nil // not in the file
 		}
 		if n >= len(o.known) {
 			o.known = append(o.known, make([]known, n+1-len(o.known))...)
 		}
 		if !o.known[n].begun {
-			o.known[n].begun = true // nil for what leads back to it
+			o.known[n].begun = true // nil for references back to it
 			object, err := o.object(n)
 			if err != nil {
 				o.err = err
@@ -306,7 +307,7 @@ func (o *objects) Dereference(v types.Object) (types.Object, error) {
 	return nil, errUnusual
 }
 
-// object reads an object; nil for one that the file does not have.
+// object reads an object; nil if the file does not have it.
 func (o *objects) object(number int) (types.Object, error) {
 	at := o.place(number)
 	switch {
@@ -331,7 +332,7 @@ func (o *objects) object(number int) (types.Object, error) {
 	return nil, nil
 }
 
-// indirect reads "12 0 obj …" at an offset; a number of -1 is any.
+// indirect reads "12 0 obj …" at an offset; a number of -1 accepts any.
 func (o *objects) indirect(offset, number int) (types.Object, error) {
 	p := scanner{text: o.file, at: offset, names: o.names}
 	n, ok1 := p.number()
@@ -352,8 +353,8 @@ func (o *objects) indirect(offset, number int) (types.Object, error) {
 	return v, nil
 }
 
-// stream is the stream whose data begins behind a line end. Its length must be
-// what it says: readers that do not find its end there look for another.
+// stream returns the stream whose data begins after a newline. Its length must be
+// accurate: readers that do not find its end there search for another.
 func (o *objects) stream(d types.Dict, at int) (types.Object, error) {
 	if bytes.HasPrefix(o.file[at:], []byte("\r\n")) {
 		at++
@@ -379,10 +380,10 @@ func (o *objects) pack(number int) (*pack, error) {
 		return p, nil
 	}
 	at := o.place(number)
-	if at.offset == 0 { // an object stream is in no other
+	if at.offset == 0 { // an object stream cannot be inside another
 		return nil, errUnusual
 	}
-	o.packs[number] = &pack{} // for what leads back to it
+	o.packs[number] = &pack{} // for references back to it
 	v, err := o.indirect(at.offset, number)
 	s, ok := v.(types.StreamDict)
 	if err != nil || !ok {
@@ -409,7 +410,7 @@ func (o *objects) pack(number int) (*pack, error) {
 	return p, nil
 }
 
-// inflated is what zlib makes of b.
+// inflated decompresses b with zlib.
 func (o *objects) inflated(b []byte) ([]byte, error) {
 	var err error
 	if o.zlib == nil {
@@ -429,12 +430,11 @@ func (o *objects) inflated(b []byte) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// inflation is how many times longer the structure of most files is than its
-// compressed form.
+// inflation is the usual decompression ratio of a file's structure.
 const inflation = 6
 
-// unpacked is the data of a stream of the file's structure, which all producers
-// compress alike.
+// unpacked returns the data of a structural stream, which all producers compress
+// the same way.
 func (o *objects) unpacked(s types.StreamDict) ([]byte, error) {
 	filter, has := s.Dict["Filter"]
 	if a, is := filter.(types.Array); is && len(a) == 1 {
@@ -505,16 +505,17 @@ func unpredicted(text []byte, columns int) ([]byte, error) {
 type scanner struct {
 	text  []byte
 	at    int
-	names map[string]seenName // as they are written; nil to keep none
+	names map[string]seenName // as written; nil to keep none
 }
 
-// seenName is a name that was read before: a file has few, and each thousands of times.
+// seenName is a name that was read before: a file has few, each used thousands of
+// times.
 type seenName struct {
 	text   string
 	object types.Object
 }
 
-// maxSeenNames bounds the names that are kept of a file.
+// maxSeenNames limits the names kept per file.
 const maxSeenNames = 1024
 
 const (
@@ -543,7 +544,7 @@ func (s *scanner) space() {
 	}
 }
 
-// token is the run of regular characters that comes next.
+// token returns the next run of regular characters.
 func (s *scanner) token() []byte {
 	s.space()
 	from := s.at
@@ -553,7 +554,7 @@ func (s *scanner) token() []byte {
 	return s.text[from:s.at]
 }
 
-// word reads a keyword, or nothing where another comes next.
+// word reads a keyword, or consumes nothing if another comes next.
 func (s *scanner) word(w string) bool {
 	before := *s
 	if string(s.token()) == w {
@@ -563,7 +564,7 @@ func (s *scanner) word(w string) bool {
 	return false
 }
 
-// number reads a number without a sign, or nothing.
+// number reads an unsigned number, or consumes nothing.
 func (s *scanner) number() (n int, ok bool) {
 	before := *s
 	t := s.token()
@@ -599,7 +600,7 @@ func (s *scanner) value(depth int) (types.Object, error) {
 		return s.literal()
 	case c == '[':
 		s.at++
-		a := make(types.Array, 0, 4) // a box, as most are
+		a := make(types.Array, 0, 4) // usually a box
 		for {
 			if s.space(); s.at < len(s.text) && s.text[s.at] == ']' {
 				s.at++
@@ -634,7 +635,7 @@ func (s *scanner) value(depth int) (types.Object, error) {
 	case "null":
 		return nil, nil
 	}
-	if bytes.IndexByte(t, '.') < 0 { // an error is dear, and most other numbers are fractions
+	if bytes.IndexByte(t, '.') < 0 { // errors are expensive, and most other numbers are fractions
 		if n, err := strconv.Atoi(string(t)); err == nil {
 			return types.Integer(n), nil
 		}
@@ -666,7 +667,7 @@ func (s *scanner) dict(depth int) (types.Object, error) {
 			return nil, err
 		}
 		if _, twice := d[key]; twice {
-			return nil, errUnusual // readers differ in which they take
+			return nil, errUnusual // readers differ in which one they use
 		}
 		if v != nil {
 			d[key] = v
@@ -694,7 +695,7 @@ func (s *scanner) name() (string, types.Object, error) {
 	return n.text, n.object, nil
 }
 
-// unescaped is a name with the bytes that stand in it as #20.
+// unescaped decodes #20-style escapes in a name.
 func unescaped(t []byte) (string, error) {
 	if bytes.IndexByte(t, '#') < 0 {
 		return string(t), nil
@@ -717,7 +718,7 @@ func unescaped(t []byte) (string, error) {
 	return string(out), nil
 }
 
-// literal reads (text), which stays as it is written.
+// literal reads (text), kept as written.
 func (s *scanner) literal() (types.Object, error) {
 	from, open := s.at+1, 0
 	for ; s.at < len(s.text); s.at++ {
@@ -749,7 +750,7 @@ func (s *scanner) hex() (types.Object, error) {
 	return types.HexLiteral(t), nil
 }
 
-// version is that of the catalog, else that of the header.
+// version returns that of the catalog, otherwise that of the header.
 func (o *objects) version(root types.Dict) string {
 	v := ""
 	if i := bytes.Index(o.file[:min(len(o.file), 1024)], []byte("%PDF-")); i >= 0 {

@@ -9,21 +9,20 @@ import (
 	"sheaf"
 )
 
-// bookmarks reads the outline from the objects that pdfcpu holds. Measured on
-// 1,426 bookmarks in 2,415 pages: asking the engine for the page behind each
-// takes 2 s, since it walks the page tree every time; this takes some
-// milliseconds.
+// bookmarks reads the outline from the objects held by pdfcpu. Measured on 1,426
+// bookmarks in 2,415 pages: asking the engine for the page behind each takes 2 s,
+// since it walks the page tree every time; this takes a few milliseconds.
 type bookmarks struct {
 	objects resolver
 	pageOf  map[int]int             // object number of a page → its index from 0
 	root    types.Dict              // the catalog
-	named   map[string]types.Object // all, once one was not found
-	looked  int                     // nodes and names of the tree
+	named   map[string]types.Object // all names, once one was not found
+	looked  int                     // nodes and names examined
 	seen    map[int]bool
 	out     []sheaf.Heading
 }
 
-// maxNames bounds the named destinations that are read.
+// maxNames limits the named destinations that are read.
 const maxNames = 200_000
 
 func (b *bookmarks) read(root types.Dict) []sheaf.Heading {
@@ -36,9 +35,9 @@ func (b *bookmarks) read(root types.Dict) []sheaf.Heading {
 	return b.out
 }
 
-// destination is where a name leads. Manuals have a name for each of thousands of
-// places: it is looked for where the tree says that it is, and all are read only for
-// one that is not there.
+// destination returns the target of a name. Manuals name thousands of places: a
+// name is looked up where the tree says it is, and only if that fails are all names
+// read.
 func (b *bookmarks) destination(name string) types.Object {
 	tree := dictOf(b.objects, b.root["Names"])["Dests"]
 	if b.named == nil {
@@ -52,8 +51,8 @@ func (b *bookmarks) destination(name string) types.Object {
 	return b.named[name]
 }
 
-// find looks for a name in a name tree (ISO 32000-1, 7.9.6), whose nodes say
-// between which names theirs are.
+// find looks up a name in a name tree (ISO 32000-1, 7.9.6), whose nodes give the
+// limits of their names.
 func (b *bookmarks) find(o types.Object, name string, depth int) types.Object {
 	node := dictOf(b.objects, o)
 	if b.looked++; node == nil || depth > maxTreeDepth || b.looked >= maxLooked {
@@ -82,8 +81,8 @@ func (b *bookmarks) find(o types.Object, name string, depth int) types.Object {
 }
 
 const (
-	maxTreeDepth = 32     // how deep a name tree is followed
-	maxLooked    = 20_000 // nodes and names that are looked at before all are read, which then costs less
+	maxTreeDepth = 32     // maximum depth of a name tree
+	maxLooked    = 20_000 // nodes and names examined before reading all, which is then cheaper
 )
 
 func stringOf(o types.Object) (string, bool) {
@@ -136,8 +135,8 @@ func (b *bookmarks) walk(o types.Object, level int) {
 	}
 }
 
-// target is the page a bookmark leads to: by an explicit destination, a name,
-// or a GoTo action (ISO 32000-1, 12.3).
+// target is the page a bookmark leads to: by an explicit destination, a name, or a
+// GoTo action (ISO 32000-1, 12.3).
 func (b *bookmarks) target(node types.Dict) (page int, ok bool) {
 	dest, has := node.Find("Dest")
 	if !has {

@@ -1,7 +1,7 @@
-// Package pdf is the PDF format: pages into headings, paragraphs, lists,
-// tables and figures with the place of every line. An engine (package engine)
-// reads the file; words, lines, reading order and blocks are made here. It
-// runs in the parser's child process.
+// Package pdf is the PDF format: it turns pages into headings, paragraphs, lists,
+// tables and figures with the position of every line. An engine (package engine)
+// reads the file; words, lines, reading order and blocks are built here. It runs in
+// the parser's child process.
 package pdf
 
 import (
@@ -25,7 +25,7 @@ import (
 	"sheaf/parser/pdf/pdfium"
 )
 
-// Config of the format. The zero value is the default.
+// Config configures the format. The zero value is the default.
 type Config struct {
 	Engine engine.Engine // default: PDFium in WebAssembly; see package pdfium
 	OCR    ocr.Config    // reads pages without a text layer; off by default
@@ -58,11 +58,12 @@ func (f *format) Types() []parser.FileType {
 	}}
 }
 
-// Options: the password decides whether anything is read, never what.
+// Options returns nothing: the password decides whether the file can be read, never
+// what is read.
 func (f *format) Options() []string { return nil }
 
-// Sparse implements parser.Sparse: the cross-reference table and what a page
-// names are all that its text needs.
+// Sparse implements parser.Sparse: a page's text needs only the cross-reference
+// table and the objects the page refers to.
 func (f *format) Sparse() {}
 
 // Open implements parser.Format.
@@ -85,7 +86,7 @@ type document struct {
 	options  parser.Options
 	file     *os.File
 	size     int64
-	repaired *os.File // the copy that is read in place of file, nil when file itself opens
+	repaired *os.File // the copy read instead of file, nil if file itself opens
 	doc      engine.Document
 	pages    int
 	asm      assembler
@@ -102,7 +103,7 @@ func (d *document) source() (io.ReaderAt, int64) {
 	return d.original(), d.size
 }
 
-// original is the file, whose holes are filled as they are read.
+// original returns the file, whose holes are filled as they are read.
 func (d *document) original() io.ReaderAt {
 	if d.options.Fill == nil {
 		return d.file
@@ -110,15 +111,15 @@ func (d *document) original() io.ReaderAt {
 	return &filled{file: d.file, size: d.size, fill: d.options.Fill, present: make([]bool, (d.size+fillBytes-1)/fillBytes)}
 }
 
-// fillBytes is the unit in which a sparse file is filled: who has asked once
-// for a part of it need not ask again.
+// fillBytes is the unit in which a sparse file is filled, so that no part is
+// requested twice.
 const fillBytes = 64 << 10
 
 type filled struct {
 	file    *os.File
 	size    int64
 	fill    func(offset, length int64)
-	present []bool // by fillBytes
+	present []bool // by index of fillBytes units
 }
 
 // ReadAt implements io.ReaderAt.
@@ -174,7 +175,7 @@ func (d *document) open(ctx context.Context) error {
 	return nil
 }
 
-// reopen starts with a fresh engine document, also after the engine failed.
+// reopen starts with a fresh engine document, including after an engine failure.
 func (d *document) reopen(ctx context.Context) error {
 	if d.doc != nil {
 		_ = d.doc.Close()
@@ -191,7 +192,7 @@ func (d *document) reopen(ctx context.Context) error {
 	return nil
 }
 
-// tellMoved says that another engine than it should reads the document.
+// tellMoved notes that another engine than the configured one reads the document.
 func (d *document) tellMoved() {
 	m, ok := d.doc.(engine.Moved)
 	if !ok || d.options.Note == nil {
@@ -229,14 +230,14 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	})
 }
 
-// units reads pages and emits what is found without recognition of text.
+// units reads pages and emits the result without OCR.
 func (d *document) units(ctx context.Context, r sheaf.Range, emit func(*sheaf.UnitResult) error) error {
 	if r.From < 1 || r.To > d.pages || r.To < r.From {
 		return sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Pages %v were asked for; the document has %d.", r, d.pages)
 	}
 	agreed := map[int]decision{}
-	_ = json.Unmarshal(d.options.Hint, &agreed) // by Agree; else the pages of the range decide
-	var sheets []*sheet                         // read and not laid out
+	_ = json.Unmarshal(d.options.Hint, &agreed) // by Agree; otherwise the pages of the range decide
+	var sheets []*sheet                         // read but not laid out
 	var pages []*sheet                          // nearby, laid out or not
 	dropped, on := 0, 0
 	for n := r.From; n <= r.To; n++ {
@@ -270,8 +271,7 @@ func (d *document) units(ctx context.Context, r sheaf.Range, emit func(*sheaf.Un
 	return nil
 }
 
-// unit lays a page out, by what was agreed or what the pages nearby say, of
-// those in the range r.
+// unit lays out a page, using what was agreed or the nearby pages of the range r.
 func (d *document) unit(s *sheet, pages []*sheet, agreed map[int]decision, r sheaf.Range) sheaf.UnitResult {
 	if s.failure != nil || s.page == nil {
 		return s.result()
@@ -295,8 +295,8 @@ func (d *document) unit(s *sheet, pages []*sheet, agreed map[int]decision, r she
 	}
 	said := s.layOut(by, around, texts, d.headings())
 	u := s.result()
-	// What other ranges say matters to the pages at the ends of this one, and
-	// these and those behind them matter to others.
+	// Other ranges affect the pages at the ends of this one, and these and the next
+	// ones inward affect others.
 	fromEnd := min(s.number-r.From, r.To-s.number)
 	if said.decided = fromEnd < nearby; s.read && fromEnd < 2*nearby {
 		u.Layout = string(said.append(nil))
@@ -308,8 +308,8 @@ func (d *document) toRecognise(u *sheaf.UnitResult) bool {
 	return u.Code == needsOCR && d.format.cfg.OCR.On()
 }
 
-// recognise reads the page of u, which has no text layer, as a picture. The
-// error is ctx's; anything else is a verdict on the page.
+// recognise runs OCR on the page of u, which has no text layer. The error is ctx's;
+// anything else is a verdict on the page.
 func (d *document) recognise(ctx context.Context, u *sheaf.UnitResult) error {
 	text, err := d.recognised(ctx, u)
 	if ctx.Err() != nil {
@@ -329,7 +329,7 @@ func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (text oc
 	if err != nil {
 		return text, err
 	}
-	// A very large page is drawn at less than was asked for.
+	// A very large page is drawn at a lower resolution than requested.
 	drawn, err := jpeg.DecodeConfig(bytes.NewReader(picture))
 	if err != nil {
 		return text, err
@@ -350,8 +350,8 @@ func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (text oc
 	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, u.Unit, dpi)
 }
 
-// read loads one page. A page that cannot be read is a sheet with a failure;
-// an error means that the document is lost.
+// read loads one page. An unreadable page is a sheet with a failure; an error means
+// that the document is lost.
 func (d *document) read(ctx context.Context, n int) (*sheet, error) {
 	if d.doc == nil {
 		if err := d.reopen(ctx); err != nil {
@@ -378,7 +378,7 @@ func (d *document) read(ctx context.Context, n int) (*sheet, error) {
 	return s, nil
 }
 
-// Limits of Render: a thumbnail wall or a zoomed page, not a poster.
+// Limits of Render: thumbnails or a zoomed page, not a poster.
 const (
 	maxDPI    = 300
 	maxPixels = 24 << 20
@@ -420,7 +420,8 @@ func (d *document) Render(ctx context.Context, n, dpi int, clip *sheaf.Box) ([]b
 	return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %v.", n, err)
 }
 
-// clipped is what of a drawn page lies in a box, the page where that is nothing.
+// clipped returns the part of a drawn page within a box, or the page if that is
+// empty.
 func clipped(img *image.RGBA, clip *sheaf.Box, scale float64) image.Image {
 	if clip == nil {
 		return img

@@ -28,11 +28,11 @@ import (
 
 // Limits of planning.
 const (
-	// maxInspectBytes bounds what pdfcpu is given: it holds every object of
+	// maxInspectBytes limits the files given to pdfcpu: it holds every object of
 	// the file in memory. Measured: 58 MB and 0.2 s for 2,415 pages in 6.5 MB.
 	maxInspectBytes = 64 << 20
 	maxBookmarks    = 5_000
-	maxMetaBytes    = 2_000 // of one value
+	maxMetaBytes    = 2_000 // per value
 	maxHashDepth    = 200
 )
 
@@ -47,7 +47,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	var in inspection
 	err := errTooLarge
 	if size <= maxInspectBytes {
-		if d.options.Fill != nil { // all of it is read: one request brings it
+		if d.options.Fill != nil { // the whole file is read: fetch it in one request
 			d.options.Fill(0, d.size)
 		}
 		in, err = inspect(f, size, d.options.Config.Password.V)
@@ -84,7 +84,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if err == nil && len(in.fingerprints) == d.pages {
 		p.Fingerprints, p.Outline = in.fingerprints, in.outline
 		if placing, ok := d.doc.(engine.Placing); ok && in.sound && d.repaired == nil {
-			placing.Place(in.pages) // the ranges that are read here next need not look for them
+			placing.Place(in.pages) // so that ranges read here next need not search for them
 		}
 	} else {
 		if errors.Is(err, errTooLarge) {
@@ -98,16 +98,16 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	maps.Copy(p.Metadata, in.metadata)
 	if size > 2<<20 {
-		debug.FreeOSMemory() // the whole file was held; the ranges need little
+		debug.FreeOSMemory() // the whole file was in memory; the ranges need little
 	}
 	return p, nil
 }
 
-// planOutline asks the engine for the bookmarks, when pdfcpu could not be.
+// planOutline asks the engine for the bookmarks if pdfcpu could not read them.
 func (d *document) planOutline(ctx context.Context, p *parser.Plan) error {
 	marks, err := d.doc.Outline(maxBookmarks, true)
 	if err != nil {
-		// The bookmarks are at fault, not the pages: those are read afresh.
+		// The bookmarks are at fault, not the pages: reopen for those.
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "outline_unreadable", Message: "The bookmarks could not be read."})
 		if err := d.reopen(ctx); err != nil {
 			return sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed on the bookmarks and the document does not open again: %v.", err)
@@ -132,7 +132,7 @@ func cleanMeta(s string) string {
 }
 
 // pdfDate turns D:YYYYMMDDHHmmSSOHH'mm' (ISO 32000-1, 7.9.4) into RFC 3339, and
-// leaves what is no such date as it is.
+// returns anything else unchanged.
 func pdfDate(s string) string {
 	t := strings.NewReplacer("'", "", "Z", "+").Replace(strings.TrimPrefix(strings.TrimSpace(s), "D:"))
 	if i := strings.IndexAny(t, "+-"); i >= 0 && len(t)-i < 5 {
@@ -146,16 +146,16 @@ func pdfDate(s string) string {
 	return s
 }
 
-// inspection is what pdfcpu finds out about a file.
+// inspection is what pdfcpu, or its replacement, finds out about a file.
 type inspection struct {
 	fingerprints []uint64
-	pages        []int // numbers of their objects
+	pages        []int // object numbers
 	outline      []sheaf.Heading
 	metadata     map[string]string
 	sound        bool // pdfcpu was not needed
 }
 
-func init() { api.DisableConfigDir() } // it would write a folder into the user's home
+func init() { api.DisableConfigDir() } // it would create a folder in the user's home
 
 func pdfcpuConfig(password string) *model.Configuration {
 	c := model.NewDefaultConfiguration()
@@ -165,9 +165,9 @@ func pdfcpuConfig(password string) *model.Configuration {
 	return c
 }
 
-// inspectSound is inspect without pdfcpu, for files as most are.
+// inspectSound is inspect without pdfcpu, for ordinary files.
 func inspectSound(file io.ReaderAt, size int64) (in inspection, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a mapped file that becomes shorter
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // in case a mapped file is truncated
 	o, err := openObjects(file, size)
 	if err != nil {
 		return in, err
@@ -186,8 +186,8 @@ func inspectSound(file io.ReaderAt, size int64) (in inspection, err error) {
 	return in, nil
 }
 
-// inspect never panics: pdfcpu reads a hostile file, and what it finds is of
-// use but not needed.
+// inspect never panics: pdfcpu reads a hostile file, and its results are useful but
+// optional.
 func inspect(file io.ReaderAt, size int64, password string) (in inspection, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -198,8 +198,8 @@ func inspect(file io.ReaderAt, size int64, password string) (in inspection, err 
 		in.sound = true
 		return in, nil
 	}
-	// All that pdfcpu reads stays until the end: to look through it again each
-	// time it has doubled finds nothing. The process's memory limit holds.
+	// Everything pdfcpu reads stays live until the end: collecting each time the
+	// heap doubles would free nothing. The process's memory limit applies.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	ctx, err := api.ReadContext(io.NewSectionReader(file, 0, size), pdfcpuConfig(password))
 	if err != nil {
@@ -221,7 +221,7 @@ func inspect(file io.ReaderAt, size int64, password string) (in inspection, err 
 	return in, nil
 }
 
-// inspectObjects follows a document from its catalog.
+// inspectObjects traverses a document from its catalog.
 func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	in.metadata = map[string]string{}
 	if lang := root.StringEntry("Lang"); lang != nil {
@@ -246,8 +246,8 @@ func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	return in, nil
 }
 
-// permissions names what the owner of an encrypted file allows (ISO 32000-1,
-// table 22). They are told, not enforced: an uploader may read their file.
+// permissions names what the owner of an encrypted file allows (ISO 32000-1, table
+// 22). They are reported, not enforced: uploaders may read their files.
 func permissions(p int) string {
 	var out []string
 	for _, b := range []struct {
@@ -264,16 +264,16 @@ func permissions(p int) string {
 	return strings.Join(out, " ")
 }
 
-// hasher computes a fingerprint per page: a hash of the page's content
-// streams, its resources as deep as they go, its boxes and its rotation. Equal
-// fingerprints mean equal pages whatever the object numbers are.
+// hasher computes a fingerprint per page: a hash of the page's content streams, its
+// resources to any depth, its boxes and its rotation. Equal fingerprints mean equal
+// pages whatever the object numbers are.
 type hasher struct {
 	objects resolver
 	memo    map[int]uint64 // by object number; 0 while it is being computed
 	walked  map[int]bool   // nodes of the page tree
 	pageOf  map[int]int    // object number of a page → its index
 	pages   []uint64
-	keys    []string // of the dictionaries that are being written, one behind the other
+	keys    []string // of the dictionaries being written, concatenated
 	text    []byte   // of a plain value
 }
 
@@ -282,7 +282,7 @@ var (
 	errTree     = errors.New("the page tree is damaged")
 )
 
-// inherited are the attributes that a page takes from the nodes above it.
+// inherited are the attributes that a page takes from its ancestors.
 type inherited struct{ resources, media, crop, rotate types.Object }
 
 func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
@@ -331,8 +331,8 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 	return nil
 }
 
-// find is an entry of a dictionary. pdfcpu keeps names as they are written, and its
-// Find decodes all of those where there is none: our objects have them decoded.
+// find returns an entry of a dictionary. pdfcpu keeps names as written, and its
+// Find decodes all keys on a miss: our objects have decoded names.
 func (h *hasher) find(d types.Dict, key string) (v types.Object, ok bool) {
 	if _, decoded := h.objects.(*objects); decoded {
 		v, ok = d[key]
@@ -341,8 +341,8 @@ func (h *hasher) find(d types.Dict, key string) (v types.Object, ok bool) {
 	return d.Find(key)
 }
 
-// write adds an object to a hash, each kind under a letter of its own so that
-// no two different objects read the same.
+// write adds an object to a hash, each kind under its own letter so that no two
+// different objects hash the same input.
 func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 	tag := func(kind byte, s string) {
 		var b [9]byte
@@ -421,8 +421,8 @@ func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
 	}
 }
 
-// plain appends a value with its type: fmt's "%T %v", which takes long for the types
-// that most values have, and shows two digits of a fraction.
+// plain appends a value with its type. fmt's "%T %v" is slow for the most common
+// types, and shows only two digits of a fraction.
 func plain(b []byte, o types.Object) []byte {
 	switch v := o.(type) {
 	case types.Integer:
@@ -435,7 +435,7 @@ func plain(b []byte, o types.Object) []byte {
 	return fmt.Appendf(b, "%T %v", o, o)
 }
 
-// repair has pdfcpu read a file that the engine refuses and write it anew.
+// repair has pdfcpu read a file that the engine refuses and rewrite it.
 func (d *document) repair() (err error) {
 	if d.size > maxInspectBytes || d.options.TempDir == "" {
 		return errors.New("not tried")

@@ -6,15 +6,15 @@ import (
 	"unicode"
 )
 
-// Running headers and footers are lines at the top or bottom edge that repeat
-// over the pages nearby, numbers aside, and printed page numbers.
-// Nothing else is ever removed, and only from the edge inwards: the first line
-// that does not repeat ends it.
+// Running headers and footers are lines at the top or bottom edge that repeat on
+// nearby pages, ignoring numbers, and printed page numbers. Nothing else is ever
+// removed, and only from the edge inwards, up to the first line that does not
+// repeat.
 //
-// A page number is known from its page alone, wherever a document is cut into
-// ranges: a lone number that is the outermost line of the page and close to
-// the page's place in the file. It counts wherever the text ends, since a page
-// that is not full may carry it right below its last line.
+// A page number is recognized from its page alone, however the document is cut into
+// ranges: a lone number that is the outermost line of the page and close to the
+// page's position in the file. It counts wherever the text ends, since a page that
+// is not full may have it directly below its last line.
 
 type runningLine struct {
 	region  int
@@ -23,14 +23,14 @@ type runningLine struct {
 	tabular bool
 }
 
-// dropRunning takes the running lines out that were decided on, and text along the
-// margin that a quarter of the pages nearby have.
+// dropRunning removes the running lines that were decided on, and text along the
+// margin that occurs on a quarter of the nearby pages.
 func (s *sheet) dropRunning(dropped [2]int, around []*facts) {
 	for e, n := range dropped {
 		for _, l := range s.edges[e][:min(n, len(s.edges[e]))] {
 			drop := &s.regions[l.region].lines[l.line]
 			s.running = append(s.running, s.lineText(drop))
-			drop.chars = -1 // taken out below
+			drop.chars = -1 // removed below
 		}
 	}
 	if len(s.running) > 0 {
@@ -52,7 +52,7 @@ func (s *sheet) dropRunning(dropped [2]int, around []*facts) {
 	}
 }
 
-// sweepLines takes out the lines that were marked.
+// sweepLines removes the marked lines.
 func (s *sheet) sweepLines() {
 	for r := range s.regions {
 		remaining := s.regions[r].lines[:0]
@@ -65,13 +65,13 @@ func (s *sheet) sweepLines() {
 	}
 }
 
-// apart reports whether white space divides two lines at an edge.
+// apart reports whether white space separates two lines at an edge.
 func (s *sheet) apart(outer, inner runningLine) bool {
 	a, b := &s.regions[outer.region].lines[outer.line], &s.regions[inner.region].lines[inner.line]
 	return max(a.y0, b.y0)-min(a.y1, b.y1) > 1.2*max(a.h, b.h)
 }
 
-// ownNumber reports whether a lone number is that of the page.
+// ownNumber reports whether a lone number is the page's own.
 func (s *sheet) ownNumber(l *line) bool {
 	text := strings.Trim(s.lineText(l), "-–— ")
 	if text == s.label {
@@ -81,7 +81,7 @@ func (s *sheet) ownNumber(l *line) bool {
 	return err == nil && max(n-s.number, s.number-n) <= numberDrift
 }
 
-// outermost is how far from the edge the nearest line or table stands.
+// outermost is the distance of the outermost line or table from the edge.
 func (s *sheet) outermost(bottom bool) float32 {
 	y := s.h
 	for r := range s.regions {
@@ -122,7 +122,7 @@ func (s *sheet) edge(bottom bool) []runningLine {
 			if k >= runningLines {
 				continue
 			}
-			// A row of cells with another close by is a table's header.
+			// A row of cells close to another is a table's header.
 			tabular := false
 			if len(l.segs) >= 3 {
 				if j := i + 1; j < len(lines) && len(lines[j].segs) >= 3 && lines[j].y0-l.y1 < 0.6*l.h {
@@ -140,7 +140,7 @@ func (s *sheet) edge(bottom bool) []runningLine {
 }
 
 // runningKey is a line's text with numbers, which change from page to page,
-// made equal. A line that is a number alone, arabic or roman, is "#".
+// normalized. A line that consists of a number, arabic or roman, is "#".
 func runningKey(text string) string {
 	if len(text) > 200 {
 		return ""
@@ -174,7 +174,7 @@ func runningKey(text string) string {
 	return b.String()
 }
 
-// lineText is a line's words with single spaces.
+// lineText returns a line's words separated by single spaces.
 func (s *sheet) lineText(l *line) string {
 	var b strings.Builder
 	for i := range l.segs {

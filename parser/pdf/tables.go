@@ -7,12 +7,11 @@ import (
 	"sheaf"
 )
 
-// Tables are found in four ways, each in a file of its own, and in this order:
-// by grids of rules (tables_grid.go), by rules under and over rows
-// (tables_bands.go), unless such a drawing cuts a larger table
-// (tables_cut.go), by rows of figures (tables_figures.go), and, within a
-// column, by white space that runs down between short texts
-// (tables_space.go). tables_header.go decides which rows name the columns.
+// Tables are found in four ways, each in its own file, and in this order: by grids
+// of rules (tables_grid.go), by rules above and below rows (tables_bands.go),
+// unless such a drawing cuts a larger table (tables_cut.go), by rows of figures
+// (tables_figures.go), and, within a column, by vertical white space between short
+// texts (tables_space.go). tables_header.go decides which rows name the columns.
 
 type table struct {
 	box      box
@@ -20,7 +19,7 @@ type table struct {
 	rowBoxes []box
 	spans    []sheaf.TableSpan
 	header   bool     // the first row names the columns
-	columns  []string // names of the columns, where they are known otherwise
+	columns  []string // column names, if known from elsewhere
 }
 
 // tableBlock turns a table into a block.
@@ -35,7 +34,7 @@ func (s *sheet) tableBlock(t *table) sheaf.Block {
 	case t.grouped():
 		heads = 2
 		out.Columns, out.Spans = t.groupedColumns(), nil
-		for _, p := range t.spans { // the header is one row now
+		for _, p := range t.spans { // the header is now one row
 			if p.Row > 1 {
 				p.Row--
 				out.Spans = append(out.Spans, p)
@@ -56,8 +55,8 @@ func (s *sheet) tableBlock(t *table) sheaf.Block {
 	return sheaf.Block{Kind: sheaf.BlockTable, Page: s.number, Table: out, Links: s.tableLinks(t, max(heads-1, 0))}
 }
 
-// tableLinks are those that lie on a table's rows, of which the first merged+1
-// are one.
+// tableLinks returns the links on a table's rows, of which the first merged+1 have
+// become one.
 func (s *sheet) tableLinks(t *table, merged int) []sheaf.Link {
 	var out []sheaf.Link
 	for _, l := range s.links {

@@ -6,10 +6,10 @@ import (
 	"sheaf"
 )
 
-// Many tables have no vertical rules: a rule above and below the header and one
-// at the foot, or one under every row, or a frame. The rules say where such a
-// table begins and ends and which of its lines are one row, white space says
-// where its columns are.
+// Many tables have no vertical rules: a rule above and below the header and one at
+// the foot, or one under every row, or a frame. The rules show where such a table
+// begins and ends and which of its lines form a row, white space shows where its
+// columns are.
 
 // bandLine is a line of words between two rules.
 type bandLine struct {
@@ -22,12 +22,12 @@ type bandCell struct {
 	box
 	words      []int
 	col, width int  // columns it covers
-	figure     bool // holds only numbers and their marks
-	number     bool // holds a number
+	figure     bool // only numbers and their marks
+	number     bool // contains a number
 }
 
-// bandTables finds tables whose rules are all horizontal among the words that
-// are in no table yet.
+// bandTables finds tables with only horizontal rules among the words that are not
+// yet in a table.
 func (s *sheet) bandTables(hs []box, inTable []bool) []bool {
 	rules := make([]box, 0, len(hs))
 	for _, h := range hs {
@@ -72,7 +72,7 @@ func (s *sheet) bandTables(hs []box, inTable []bool) []bool {
 	return inTable
 }
 
-// bandChain makes tables of rules of one width: a band of prose ends one.
+// bandChain makes tables of rules of one width: a band of prose ends a table.
 func (s *sheet) bandChain(chain []box, inTable []bool) []bool {
 	var bands [][]bandLine
 	from := 0
@@ -117,8 +117,8 @@ func (s *sheet) bandChain(chain []box, inTable []bool) []bool {
 
 func abs32(v float32) float32 { return max(v, -v) }
 
-// bandLines sorts the words in an area into lines, and those into cells at
-// wide gaps.
+// bandLines groups the words in an area into lines, and those into cells at wide
+// gaps.
 func (s *sheet) bandLines(area box, inTable []bool) []bandLine {
 	var at []int
 	words := s.page.words
@@ -158,9 +158,8 @@ func (s *sheet) bandLines(area box, inTable []bool) []bandLine {
 	return lines
 }
 
-// bandTable makes a table of the lines between neighbouring rules, and of the
-// rows beside them that stand in its columns without a rule of their own. It
-// returns what it took.
+// bandTable makes a table of the lines between neighbouring rules, and of adjacent
+// rows that fit its columns but have no rule. It returns what it consumed.
 func (s *sheet) bandTable(rules []box, bands [][]bandLine, inTable []bool) (table, [][]bandLine, bool) {
 	var all []*bandLine
 	for b := range bands {
@@ -168,8 +167,8 @@ func (s *sheet) bandTable(rules []box, bands [][]bandLine, inTable []bool) (tabl
 			all = append(all, &bands[b][l])
 		}
 	}
-	// The lines with the most cells show the columns; a cell of another line
-	// that lies over two of them spans both.
+	// The lines with the most cells define the columns; a cell of another line that
+	// overlaps two of them spans both.
 	byCells := slices.Clone(all)
 	slices.SortStableFunc(byCells, func(a, b *bandLine) int { return len(b.cells) - len(a.cells) })
 	var cols columns
@@ -239,7 +238,7 @@ func (s *sheet) bandTable(rules []box, bands [][]bandLine, inTable []bool) (tabl
 			cells := make([]string, len(cols))
 			several := 0
 			for c, words := range at {
-				slices.Sort(words) // the engine's order, which is that of reading
+				slices.Sort(words) // the engine's order is the reading order
 				if cells[c] = s.cellText(words); cells[c] != "" {
 					several++
 				}
@@ -258,8 +257,8 @@ func (s *sheet) bandTable(rules []box, bands [][]bandLine, inTable []bool) (tabl
 	return t, bands, true
 }
 
-// besideBands returns the lines above an area, from it upwards, and below it,
-// downwards, as long as they stand close and in the columns.
+// besideBands returns the lines above an area, going up, and below it, going down,
+// as long as they are close and fit the columns.
 func (s *sheet) besideBands(area box, cols columns, inTable []bool) (above, below []bandLine) {
 	fits := func(l *bandLine, gap float32) bool {
 		if gap > 1.5*l.h || len(l.cells) < 2 {
@@ -285,9 +284,9 @@ func (s *sheet) besideBands(area box, cols columns, inTable []bool) (above, belo
 	return above, below
 }
 
-// bandRows groups the lines between two rules into rows: by the gaps between
-// them where those are of two kinds, else a header is one row, and so is a
-// band whose cells are of different height.
+// bandRows groups the lines between two rules into rows: by the gaps between them
+// if there are two kinds of gap, otherwise a header is one row, and so is a band
+// whose cells differ in height.
 func (s *sheet) bandRows(lines []bandLine, header bool, bands int, cols columns) [][]bandLine {
 	if len(lines) < 2 {
 		return [][]bandLine{lines}
@@ -298,7 +297,7 @@ func (s *sheet) bandRows(lines []bandLine, header bool, bands int, cols columns)
 			least, most = min(least, d), max(most, d)
 		}
 	}
-	full := true // every line has as many cells
+	full := true // every line has the same number of cells
 	for _, l := range lines {
 		full = full && len(l.cells) == len(lines[0].cells)
 	}
@@ -325,15 +324,15 @@ func (s *sheet) bandRows(lines []bandLine, header bool, bands int, cols columns)
 	return out
 }
 
-// names reports whether a line stands alone in the first column and ends well
-// before it does: it names the rows that follow, and is not the first line of
-// a long cell.
+// names reports whether a line is alone in the first column and ends well before
+// its right edge: it names the rows that follow, and is not the first line of a
+// long cell.
 func (c columns) names(l *bandLine) bool {
 	return len(l.cells) == 1 && l.cells[0].col == 0 && l.x1 < c[0].a+0.85*(c[0].b-c[0].a)
 }
 
-// numbersUnder reports whether a number stands under another: the lines are
-// two rows then.
+// numbersUnder reports whether a number is below another, which makes the lines two
+// rows.
 func (s *sheet) numbersUnder(above, below *bandLine) bool {
 	for _, a := range above.cells {
 		for _, b := range below.cells {
@@ -345,7 +344,7 @@ func (s *sheet) numbersUnder(above, below *bandLine) bool {
 	return false
 }
 
-// over counts the columns that a box lies over.
+// over counts the columns that a box overlaps.
 func (c columns) over(b box) int {
 	n := 0
 	for _, v := range c {

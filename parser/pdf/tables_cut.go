@@ -2,11 +2,11 @@ package pdf
 
 // A drawn block is often only part of a table: shading behind one column of
 // figures, the rules under subtotals, a grid around the figures without their
-// labels. What stands beside it on the same lines tells.
+// labels. What is beside it on the same lines reveals that.
 
-// cutsTable counts the lines of words inside of an area, and those of them
-// that go on outside of it with more of the table: a figure beside, or, where
-// the area holds little but figures, a label.
+// cutsTable counts the lines of words inside an area, and those that continue
+// outside it with more of the table: a figure beside it, or, if the area holds
+// little but figures, a label.
 func (s *sheet) cutsTable(area box, inTable []bool) bool {
 	wide := box{0, area.y0 - 1, s.w, area.y1 + 1}
 	lines := s.bandLines(wide, inTable)
@@ -49,7 +49,7 @@ func (s *sheet) cutsTable(area box, inTable []bool) bool {
 		}
 	}
 	if numbered == 0 {
-		// Nothing but names, with figures below: a header that is shaded.
+		// Only names, with figures below: a shaded header.
 		below := s.bandLines(box{area.x0 - sameEnd, area.y1, area.x1 + sameEnd, area.y1 + besideRows}, inTable)
 		for _, l := range below[:min(len(below), minCutLines)] {
 			n := 0
@@ -67,7 +67,7 @@ func (s *sheet) cutsTable(area box, inTable []bool) bool {
 }
 
 // ofFigures reports whether an area between rules is a table of figures with
-// several rows to a rule: its rows are those of the figures, not of the rules.
+// several rows per rule: its rows are those of the figures, not of the rules.
 func (s *sheet) ofFigures(area box, rules int, inTable []bool) bool {
 	lines := s.bandLines(area, inTable)
 	f := figureBlock{}

@@ -8,12 +8,12 @@ import (
 )
 
 // Statements and most tables of numbers are set without rules between their
-// columns: labels on the left, figures in columns on the right, a header of
-// one to several lines above. Their rows are found here, over the width of the
-// page and before it is divided into columns, so that no gutter parts labels
-// from figures.
+// columns: labels on the left, figures in columns on the right, a header of one or
+// more lines above. Their rows are found here, across the full page width and
+// before it is divided into columns, so that no gutter separates labels from
+// figures.
 
-// figureTables finds tables of figures among the words that are in no table yet.
+// figureTables finds tables of figures among the words that are not yet in a table.
 func (s *sheet) figureTables(inTable []bool) []bool {
 	if !s.hasFigures() {
 		return inTable
@@ -55,8 +55,8 @@ func (s *sheet) figureTables(inTable []bool) []bool {
 	return inTable
 }
 
-// hasFigures reports whether there are lines with several numbers: most pages
-// have none, and need not be sorted into lines for it.
+// hasFigures reports whether there are lines with several numbers: most pages have
+// none, and sorting their words into lines can be skipped.
 func (s *sheet) hasFigures() bool {
 	var numbers [256]uint8 // by height
 	lines := 0
@@ -73,23 +73,22 @@ func (s *sheet) hasFigures() bool {
 	return lines >= leastInColumn
 }
 
-// figureRow is a line with the cells of it that belong to one row of figures,
-// cells[from:to]; none when from is to.
+// figureRow is a line and those of its cells that belong to one row of figures,
+// cells[from:to]; none if from equals to.
 type figureRow struct {
 	*bandLine
 	from, to int
-	figures  bool // the row has some
-	years    bool // all of them are years: the line is a header's
+	figures  bool // the row has at least one
+	years    bool // all are years: the line belongs to a header
 }
 
-// DEL      { return r.from < r.to }
 func (r *figureRow) own() []bandCell     { return r.cells[r.from:r.to] }
 func (r *figureRow) left() float32       { return r.cells[r.from].x0 }
 func (r *figureRow) right() float32      { return r.cells[r.to-1].x1 }
 func (c *bandCell) text(s *sheet) string { return s.cellText(c.words) }
 
-// joinMarks puts marks that stand apart from their figure into its cell: a
-// currency sign before it, a bracket, a percentage or the mark of a note after.
+// joinMarks moves marks set apart from their figure into its cell: a currency sign
+// before it, a bracket, a percent sign or a note mark after.
 func (s *sheet) joinMarks(l *bandLine) {
 	var cells []bandCell
 	for i := range l.cells {
@@ -117,8 +116,8 @@ func (s *sheet) joinMarks(l *bandLine) {
 	l.cells = out
 }
 
-// splitAtCurrency adds a cell to cells, parted before each currency sign that
-// follows a figure: it belongs to the next column, however close it stands.
+// splitAtCurrency appends a cell to cells, split before each currency sign that
+// follows a figure: it belongs to the next column, however close it is.
 func (s *sheet) splitAtCurrency(cells []bandCell, c *bandCell) []bandCell {
 	from := 0
 	add := func(words []int) {
@@ -147,8 +146,8 @@ func (s *sheet) splitAtCurrency(cells []bandCell, c *bandCell) []bandCell {
 	return cells
 }
 
-// joinLabels joins a label with the figures beside it that stand a little
-// higher or lower, as in rows that are centred.
+// joinLabels joins a label with the figures beside it that are set slightly higher
+// or lower, as in vertically centred rows.
 func (s *sheet) joinLabels(lines []bandLine) []bandLine {
 	out := lines[:0]
 	for _, l := range lines {
@@ -171,7 +170,7 @@ func (s *sheet) joinLabels(lines []bandLine) []bandLine {
 }
 
 // figureRow finds the row of figures on a line: figures and the texts to their
-// left, as long as these are not a neighbouring column's prose.
+// left, unless these are a neighbouring column's prose.
 func (s *sheet) figureRow(l *bandLine) figureRow {
 	r := figureRow{bandLine: l}
 	first, last, numbers := -1, -1, 0
@@ -190,7 +189,7 @@ func (s *sheet) figureRow(l *bandLine) figureRow {
 		return r
 	}
 	if first == 0 && last == 0 {
-		return r // a page number, or that of a list item
+		return r // a page number, or a list item's number
 	}
 	r.from, r.to = first, last+1
 	for k := r.from - 1; k >= 0 && (k == first-1 || len(l.cells[k].words) <= mostSideWords); k-- {
@@ -221,14 +220,14 @@ func (s *sheet) figureBlock(rows []figureRow, i int) *figureBlock {
 	f := &figureBlock{end: i + 1, x0: rows[i].left(), x1: rows[i].right()}
 	f.add(&rows[i])
 	var pending []figureRow
-	bottom := rows[i].y1 // of the last line that is in the block, or beside it
+	bottom := rows[i].y1 // of the last line in the block, or beside it
 	for j := i + 1; j < len(rows); j++ {
 		r := rows[j]
 		if r.y0-bottom > rowGap*max(r.h, 4) {
 			break
 		}
 		if r.x1 < f.x0 || r.x0 > f.x1 {
-			continue // a neighbouring column's
+			continue // belongs to a neighbouring column
 		}
 		bottom = r.y1
 		if r.figures {
@@ -244,7 +243,7 @@ func (s *sheet) figureBlock(rows []figureRow, i int) *figureBlock {
 			f.end = j + 1
 			continue
 		}
-		// A line between rows: the name of a group, part of a long label.
+		// A line between rows: a group name, or part of a long label.
 		for k := range r.cells {
 			c := &r.cells[k]
 			if c.x0 > f.x0-sameEnd && c.x1 < f.x1+sameEnd {
@@ -263,7 +262,7 @@ func (s *sheet) figureBlock(rows []figureRow, i int) *figureBlock {
 		pending = append(pending, r)
 	}
 	if len(pending) > 0 {
-		// The last row's cells, but for its label, may end below it.
+		// The last row's cells, except its label, may extend below it.
 		if p := &pending[0]; p.to-p.from == 1 && p.left() > f.x0+sameEnd && p.y0-f.rows[len(f.rows)-1].y1 < tightGap*p.h {
 			f.rows = append(f.rows, *p)
 			f.end++
@@ -288,8 +287,8 @@ func (f *figureBlock) add(r *figureRow) {
 	}
 }
 
-// enough reports whether the block is a table of figures: rows with labels,
-// columns of figures, and little else.
+// enough reports whether the block is a table of figures: rows with labels, columns
+// of figures, and little else.
 func (f *figureBlock) enough() bool {
 	var cols columns
 	rows, labels, figures, texts := 0, 0, 0, 0
@@ -335,11 +334,11 @@ func (f *figureBlock) enough() bool {
 	return rows >= leastFigureRows && full >= leastFigureColumns && labels*2 >= rows && texts*2 <= figures
 }
 
-// header takes the lines above the block that name its columns, and the names
-// of groups of rows between them and the first figures.
+// header takes the lines above the block that name its columns, and group names
+// between them and the first figures.
 func (f *figureBlock) header(s *sheet, rows []figureRow, at int) {
 	top := rows[at].y0
-	var names []figureRow // from the bottom
+	var names []figureRow // bottom up
 	for i := at - 1; i >= 0 && len(f.heads) < mostHeaderLines; i-- {
 		r := rows[i]
 		if top-r.y1 > headerGap*max(r.h, 4) {
@@ -388,10 +387,10 @@ func (f *figureBlock) header(s *sheet, rows []figureRow, at int) {
 	}
 }
 
-// table makes the table of a block and says which words it holds.
+// table builds the table of a block and reports which words it uses.
 func (f *figureBlock) table(s *sheet) (t table, used []int) {
-	// The rows with the most cells show the columns; a cell of another that
-	// lies over two of them spans both.
+	// The rows with the most cells define the columns; a cell of another row that
+	// overlaps two of them spans both.
 	byCells := make([]*figureRow, 0, len(f.rows))
 	for k := range f.rows {
 		byCells = append(byCells, &f.rows[k])
@@ -417,7 +416,7 @@ func (f *figureBlock) table(s *sheet) (t table, used []int) {
 	}
 	heads := append(slices.Clone(f.heads), f.rows[:body]...)
 	t.columns = make([]string, len(cols))
-	group := make([]bool, len(cols)) // the name so far is that of several columns
+	group := make([]bool, len(cols)) // the name so far spans several columns
 	t.box = box{f.x0, f.rows[0].y0, f.x1, f.rows[len(f.rows)-1].y1}
 	for k := range heads {
 		r := &heads[k]
@@ -429,7 +428,7 @@ func (f *figureBlock) table(s *sheet) (t table, used []int) {
 			for q := from; q < to; q++ {
 				switch {
 				case t.columns[q] == "":
-				case t.columns[q] == text: // a cell of two lines, set as two
+				case t.columns[q] == text: // a cell of two lines, set twice
 					continue
 				case group[q] && to-from == 1:
 					t.columns[q] += " / "
@@ -444,7 +443,7 @@ func (f *figureBlock) table(s *sheet) (t table, used []int) {
 	if !slices.ContainsFunc(t.columns, func(c string) bool { return c != "" }) {
 		t.columns = nil
 	}
-	label := "" // of lines above that the next row goes on with
+	label := "" // of lines above, continued by the next row
 	var labelBox box
 	for _, r := range f.rows[body:] {
 		cells := make([]string, len(cols))
@@ -491,8 +490,8 @@ func (f *figureBlock) table(s *sheet) (t table, used []int) {
 	return t, used
 }
 
-// under returns the columns [from, to) that a cell stands over; the nearest
-// where it stands over none.
+// under returns the columns [from, to) above which a cell is; the nearest if there
+// are none.
 func (c columns) under(b box) (from, to int) {
 	from = -1
 	for k, v := range c {
@@ -515,15 +514,15 @@ func (c columns) under(b box) (from, to int) {
 	return from, from + 1
 }
 
-// spanned returns the columns that a cell of a header stands over. One that
-// stands over several is set in their middle, and often narrower than they are.
+// spanned returns the columns that a header cell spans. One that spans several is
+// centred over them, and often narrower.
 func (c columns) spanned(b box) (from, to int) {
 	from, to = c.under(b)
 	if to-from < 2 {
 		return from, to
 	}
 	if from == 0 && b.x0 < c[0].a+sameEnd {
-		return 0, 1 // what the figures are in, over the labels
+		return 0, 1 // the unit of the figures, above the labels
 	}
 	off := func(from, to int) float32 { return abs32(c[from].a+c[to-1].b-b.x0-b.x1) / 2 }
 	best, least := [2]int{from, to}, off(from, to)
@@ -544,18 +543,18 @@ func startsLower(t string) bool {
 
 const currencies = "$€£¥ "
 
-// figures reports whether words are numbers as tables print them, and nothing else.
+// figures reports whether words are all numbers as printed in tables.
 func (s *sheet) figures(words []int) bool {
 	return len(words) > 0 && !slices.ContainsFunc(words, func(i int) bool { return !isFigure(s.page.str(&s.page.words[i])) })
 }
 
-// counts reports whether there is a digit, or a mark for none, among figures.
+// counts reports whether figures contain a digit, or a mark for no value.
 func (s *sheet) counts(words []int) bool {
 	return slices.ContainsFunc(words, func(i int) bool { return strings.Trim(s.page.str(&s.page.words[i]), "$€£¥()%") != "" })
 }
 
-// isFigure recognises a number with its sign, brackets, currency or
-// percentage, a lone one of these marks, and what stands for no number.
+// isFigure recognises a number with its sign, brackets, currency or percent sign,
+// one of these marks alone, and placeholders for no number.
 func isFigure(t string) bool {
 	switch t {
 	case "":

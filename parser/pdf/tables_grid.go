@@ -7,8 +7,8 @@ import (
 	"sheaf"
 )
 
-// latticeTables finds grids of rules and sorts the page's words into their
-// cells. inTable tells the words that went into one; nil when there is none.
+// latticeTables finds grids of rules and assigns the page's words to their cells.
+// inTable marks the words that are in one; nil if there is none.
 func latticeTables(s *sheet, hs, vs []box) (tables []table, inTable []bool) {
 	if len(hs) < 2 || len(vs) < 2 || len(hs)+len(vs) > maxGridRules {
 		return nil, nil
@@ -116,14 +116,14 @@ func latticeTables(s *sheet, hs, vs []box) (tables []table, inTable []bool) {
 		if usedRows < 2 || usedCols < 2 || filled < 4 || filled*6 < usedRows*usedCols || chars > 400*filled {
 			continue
 		}
-		if gaps*2 > filled { // the rules group columns that white space divides
+		if gaps*2 > filled { // the rules group columns separated by white space
 			continue
 		}
 		if s.cutsTable(g.box, inTable) {
 			continue
 		}
 		t := table{box: g.box}
-		rowAt, colAt := make([]int, rows+1), make([]int, cols+1) // places in the table of the grid's rows and columns
+		rowAt, colAt := make([]int, rows+1), make([]int, cols+1) // table indexes of the grid's rows and columns
 		for c, used := range colUsed {
 			colAt[c+1] = colAt[c]
 			if used {
@@ -172,15 +172,15 @@ func latticeTables(s *sheet, hs, vs []box) (tables []table, inTable []bool) {
 	return tables, inTable
 }
 
-// grid is rules that cross: the places where its cells may end, and the rules.
+// grid is a set of crossing rules: the possible cell borders, and the rules.
 type grid struct {
 	box    box
 	xs, ys []float32
 	hs, vs []box
 }
 
-// dropUnderlines keeps the horizontal rules that go from one vertical rule, or
-// edge of the grid, to another: the others are lines under words.
+// dropUnderlines keeps the horizontal rules that connect two vertical rules or
+// edges of the grid: the others underline words.
 func (g *grid) dropUnderlines() {
 	const near = 2 * ruleSlack
 	ends := func(x float32) bool {
@@ -197,12 +197,12 @@ func (g *grid) dropUnderlines() {
 	g.hs, g.ys = remaining, distinct(g.ys)
 }
 
-// merge joins the places of a grid that no rule parts into the cell they are:
-// its words go to the place at the top left. It returns the cells that cover
-// more than one place and hold text.
+// merge joins grid positions not separated by a rule into one cell: its words go to
+// the top left position. It returns the cells that cover more than one position and
+// hold text.
 func (g *grid) merge(words []word, cells [][]int) []sheaf.TableSpan {
 	rows, cols := len(g.ys)-1, len(g.xs)-1
-	// Whether a rule is drawn on the left of, and above, a place.
+	// Whether a rule is drawn to the left of, and above, a position.
 	left, above := make([]bool, rows*cols), make([]bool, rows*cols)
 	for _, v := range g.vs {
 		c := nearest(g.xs, v.x0)
@@ -231,7 +231,7 @@ func (g *grid) merge(words []word, cells [][]int) []sheaf.TableSpan {
 			for c+w < cols && !left[r*cols+c+w] && !done[r*cols+c+w] {
 				w++
 			}
-			open := func(r int) bool { // the cell goes on in this row, as wide as before
+			open := func(r int) bool { // the cell continues in this row, at the same width
 				for k := c; k < c+w; k++ {
 					if above[r*cols+k] || done[r*cols+k] || k > c && left[r*cols+k] {
 						return false
@@ -248,7 +248,7 @@ func (g *grid) merge(words []word, cells [][]int) []sheaf.TableSpan {
 				}
 			}
 			var all []int
-			first := c + w // the first column that has words: columns without any are none
+			first := c + w // the first column with words: columns without any do not count
 			for i := r; i < r+h; i++ {
 				for k := c; k < c+w; k++ {
 					done[i*cols+k] = true
@@ -271,15 +271,16 @@ func (g *grid) merge(words []word, cells [][]int) []sheaf.TableSpan {
 	return out
 }
 
-// dropProse empties the rows of a grid whose lines run on over its vertical
-// rules: what was cut off by the page, or by a frame, is not ruled there.
+// dropProse empties the rows of a grid whose lines run across its vertical rules:
+// that is text cropped by the page or a frame, not a ruled table.
 func (g *grid) dropProse(words []word, cells [][]int) {
 	rows, cols := len(g.ys)-1, len(g.xs)-1
 	for r := range rows {
 		crossed := 0
 		for c := range cols - 1 {
 			for _, i := range cells[r*cols+c] {
-				// The engine's order: what follows a word follows it in the text.
+				// The engine's order: words that are consecutive in the text are
+				// consecutive here.
 				if k := i + 1; k < len(words) && slices.Contains(cells[r*cols+c+1], k) && besides(&words[i], &words[k]) && words[k].x0-words[i].x1 < crossedGap*words[i].h {
 					crossed++
 				}
@@ -291,8 +292,8 @@ func (g *grid) dropProse(words []word, cells [][]int) {
 	}
 }
 
-// divided reports whether white space parts the words of the places that no
-// rule parts: then the rules were only drawn around the table or its header.
+// divided reports whether white space separates words that no rule separates: then
+// the rules only frame the table or its header.
 func (g *grid) divided(words []word, cells [][]int, r, c, h, w int) bool {
 	cols := len(g.xs) - 1
 	type placed struct {
@@ -324,7 +325,7 @@ func (g *grid) divided(words []word, cells [][]int, r, c, h, w int) bool {
 	return false
 }
 
-// besides reports whether two words stand on one line.
+// besides reports whether two words are on one line.
 func besides(a, b *word) bool { return min(a.y1, b.y1)-max(a.y0, b.y0) > 0.5*b.h }
 
 // nearest returns the index of the value closest to v.
@@ -336,7 +337,7 @@ func nearest(at []float32, v float32) int {
 	return i
 }
 
-// cellText joins a cell's words, which come in the engine's order, over lines.
+// cellText joins a cell's words, given in the engine's order, across lines.
 func (s *sheet) cellText(words []int) string {
 	switch len(words) {
 	case 0:
@@ -363,8 +364,8 @@ func (s *sheet) cellText(words []int) string {
 	return b.String()
 }
 
-// joinRules sorts rules into horizontal and vertical lines and joins those
-// that continue or cover each other: a border is often drawn once per cell.
+// joinRules classifies rules as horizontal or vertical and joins those that
+// continue or overlap each other: a border is often drawn once per cell.
 func joinRules(rules []box) (hs, vs []box) {
 	for _, r := range rules {
 		w, h := r.x1-r.x0, r.y1-r.y0
@@ -420,7 +421,7 @@ func joinRules(rules []box) (hs, vs []box) {
 	return hs, out
 }
 
-// distinct sorts and drops what is within 3 points of its neighbour.
+// distinct sorts and drops values within 3 points of their neighbour.
 func distinct(v []float32) []float32 {
 	slices.Sort(v)
 	out := v[:0]

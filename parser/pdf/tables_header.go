@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// namesColumns guesses whether the first row is a header: text without
-// numbers, set apart by weight, by rules or by numbers under it.
+// namesColumns guesses whether the first row is a header: text without numbers, set
+// apart by weight, by rules or by numbers below it.
 func namesColumns(rows [][]string, bold, ruled bool) bool {
 	if len(rows) < 2 {
 		return false
@@ -58,8 +58,8 @@ func mostlyNumeric(s string) bool {
 	return digits > 0 && digits >= letters
 }
 
-// grouped reports whether the first two rows are a header together: a cell of
-// the first stands over several columns, each of which the second names.
+// grouped reports whether the first two rows form a header: a cell of the first
+// spans several columns, each named by the second.
 func (t *table) grouped() bool {
 	if len(t.rows) < 3 {
 		return false
@@ -83,7 +83,7 @@ func (t *table) grouped() bool {
 	if !groups {
 		return false
 	}
-	both := false // a name in the second row that stands under nothing
+	both := false // a name in the second row with nothing above it
 	for c := range first {
 		switch {
 		case mostlyNumeric(second[c]), under[c] && second[c] == "", !under[c] && mostlyNumeric(first[c]):

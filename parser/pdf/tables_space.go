@@ -9,8 +9,8 @@ import (
 // interval is a column's extent while a table grows.
 type interval struct{ a, b float32 }
 
-// columns are the extents that the cells of some lines cover, sorted and
-// disjoint; the gaps between them are the table's columns.
+// columns are the extents covered by the cells of some lines, sorted and disjoint;
+// the gaps between them separate the table's columns.
 type columns []interval
 
 // with returns the columns after adding a line's cells.
@@ -37,8 +37,8 @@ func (c columns) add(x0, x1 float32) columns {
 	return slices.Replace(c, at, end, n)
 }
 
-// streamTable looks for a table that starts at line i of the region and
-// returns the line after it, or i when there is none.
+// streamTable looks for a table that starts at line i of the region and returns the
+// line after it, or i if there is none.
 func (w *writer) streamTable(lines []line, i int) (table, int) {
 	first := &lines[i]
 	if len(first.segs) < 2 || first.table >= 0 || len(first.segs) == 2 && w.setApart(&first.segs[0]) {
@@ -98,7 +98,7 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 	switch {
 	case mono*2 > len(span) && !w.body.mono: // aligned code
 	case leaders*3 > multi: // a table of contents
-	case justified*3 > multi*2: // lines of prose, stretched to the margins
+	case justified*3 > multi*2: // prose, justified to the margins
 	case len(first.segs) == len(cols) && first.bold && !w.body.bold && !lines[i+1].bold:
 		return w.fill(span, cols), last + 1 // a header
 	case short*2 <= cells, len(cols) == 2 && short*4 <= cells*3, chars > 40*cells:
@@ -108,8 +108,8 @@ func (w *writer) streamTable(lines []line, i int) (table, int) {
 	return table{}, i
 }
 
-// fill puts the lines' segments into cells. A line with an empty first cell
-// that stands closer to the one before it than rows do continues that row.
+// fill puts the lines' segments into cells. A line with an empty first cell that is
+// closer to the previous line than rows are continues that row.
 func (w *writer) fill(lines []line, cols columns) table {
 	t := table{box: lines[0].box}
 	cuts := make([]float32, 0, len(cols))
@@ -144,7 +144,7 @@ func (w *writer) fill(lines []line, cols columns) table {
 		if k > 0 {
 			drop = l.y0 - lines[k-1].y0
 		}
-		// Rows that stand well apart show which lines are one cell's.
+		// If rows are well apart, close lines belong to one cell.
 		apart := pitch > 1.45*l.h && drop < 1.3*l.h
 		for c := range row {
 			if n := len(t.rows); n > 0 && mostlyNumeric(row[c]) && mostlyNumeric(t.rows[n-1][c]) {
@@ -154,7 +154,7 @@ func (w *writer) fill(lines []line, cols columns) table {
 		if k > 0 {
 			above := &lines[k-1]
 			if k == 1 && len(above.segs) < len(l.segs) || len(above.segs) == 1 && above.x0 < cols[0].b && above.x1 < cols[0].a+0.85*(cols[0].b-cols[0].a) {
-				apart = false // a group of columns, or of rows, has a name
+				apart = false // a group of columns or rows has its own name
 			}
 		}
 		if n := len(t.rows); drop < 0.8*pitch && (n > 1 && row[0] == "" || n > 0 && apart) {
@@ -175,7 +175,7 @@ func (w *writer) fill(lines []line, cols columns) table {
 	return t
 }
 
-// setApart reports whether a segment is the mark of a list item alone.
+// setApart reports whether a segment is only a list item's mark.
 func (w *writer) setApart(g *seg) bool {
 	if g.words != 1 {
 		return false

@@ -10,18 +10,18 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// word is a run of characters without a space, in the coordinates of the page
-// as it is displayed: points, y down.
+// word is a run of characters without a space, in the coordinates of the displayed
+// page: points, y down.
 type word struct {
 	start, end     int // bytes of wordPage.text
 	x0, y0, x1, y1 float32
-	h              float32 // font height: the box across the direction of writing
-	turn           uint8   // direction of writing, quarter turns counter-clockwise; turnSkew for others
+	h              float32 // font height: the box perpendicular to the writing direction
+	turn           uint8   // writing direction in quarter turns counter-clockwise; turnSkew for others
 	bold, italic   bool
 	mono           bool
 	rtl            bool
-	brk            bool // the engine saw a line end before it
-	hyphen         bool // ends in a hyphen that the engine took for one of a broken word
+	brk            bool // the engine saw a line break before it
+	hyphen         bool // ends in a hyphen that the engine considers a line-break hyphen
 }
 
 const turnSkew = 4
@@ -32,12 +32,12 @@ type wordPage struct {
 	words  []word
 	width  float32
 	height float32
-	chars  int // other than spaces
+	chars  int // excluding spaces
 }
 
 func (p *wordPage) str(w *word) string { return p.text[w.start:w.end] }
 
-// fontStyle is what layout needs to know of a font.
+// fontStyle holds the font properties that layout needs.
 type fontStyle struct{ bold, italic, mono bool }
 
 func styleOf(f engine.Font) fontStyle {
@@ -59,7 +59,7 @@ func styleOf(f engine.Font) fontStyle {
 	}
 }
 
-// assembler makes words of page records. Its buffers are reused from page to
+// assembler builds words from page records. Its buffers are reused from page to
 // page; the words themselves are not.
 type assembler struct {
 	text   []byte
@@ -91,7 +91,7 @@ func (f frame) display(r engine.Rect) (x0, y0, x1, y1 float32) {
 	return
 }
 
-// turnOf rounds the angle of writing, as displayed, to a quarter turn.
+// turnOf rounds the displayed writing angle to a quarter turn.
 func turnOf(angle float32, rotation int) uint8 {
 	q := float64(angle)/(math.Pi/2) - float64(rotation)
 	n := math.Round(q)
@@ -101,9 +101,9 @@ func turnOf(angle float32, rotation int) uint8 {
 	return uint8(int(n) & 3)
 }
 
-// words splits a page's characters at spaces, breaks and jumps. The box of a
-// word is the union of its characters' boxes, so that every engine which gives
-// the same characters gives the same words.
+// words splits a page's characters at spaces, breaks and jumps. The box of a word
+// is the union of its characters' boxes, so that engines that return the same
+// characters yield the same words.
 func (a *assembler) words(p *engine.Page) *wordPage {
 	for len(a.styles) < len(p.Fonts) {
 		a.styles = append(a.styles, styleOf(p.Fonts[len(a.styles)]))
@@ -137,7 +137,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 			}
 			out.words = append(out.words, w)
 			a.drawn.add(hash, w.y0)
-			text = append(text, ' ') // so that a search in the text cannot span words
+			text = append(text, ' ') // so that a text search cannot match across words
 			open = false
 		}
 	}
@@ -161,7 +161,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 		case r == ' ' || r == 0xA0 || r == '\t':
 			flush()
 			continue
-		case r == 0x02 || r == 0xFFFE: // PDFium's mark for a hyphen that breaks a word over lines
+		case r == 0x02 || r == 0xFFFE: // PDFium's mark for a line-break hyphen
 			r, hyphen = '-', true
 		case r < 32 || r >= 0x7F && r < 0xA0 || r == 0xFEFF || r == utf8.RuneError || r >= 0x200B && r <= 0x200F || r >= 0x202A && r <= 0x202E:
 			continue
@@ -170,7 +170,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 			if k+1 >= len(p.Chars) || p.Chars[k+1].Unit == '\r' || p.Chars[k+1].Unit == '\n' {
 				hyphen = true
 			} else {
-				continue // an invisible place to break
+				continue // an invisible break opportunity
 			}
 		case r >= 0x2000 && r <= 0x200A || r == 0x202F || r == 0x205F || r == 0x3000:
 			flush()
@@ -223,8 +223,8 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 
 var ligatures = [...]string{"ff", "fi", "fl", "ffi", "ffl", "st", "st"}
 
-// jumps reports whether a character cannot belong to the word before it: it
-// stands on another line, or far away along the line.
+// jumps reports whether a character cannot belong to the preceding word: it is on
+// another line, or far away along the line.
 func jumps(w *word, turn uint8, x0, y0, x1, y1 float32) bool {
 	if turn != w.turn {
 		return true
@@ -246,9 +246,9 @@ func jumps(w *word, turn uint8, x0, y0, x1, y1 float32) bool {
 	return x0-w.x1 > 2*h || w.x0-x1 > 2*h
 }
 
-// raisedNumber reports whether r, a character of another height than the word
-// before it, parts a raised number from the word: the mark of a note or a
-// power is no part of it. Short words keep it: m², x².
+// raisedNumber reports whether r, a character of another height than the preceding
+// word, separates a raised number from the word: a note mark or a power is not part
+// of it. Short words keep it: m², x².
 func raisedNumber(w *word, text []byte, r rune, y0, y1 float32) bool {
 	if w.turn != 0 {
 		return false
@@ -269,11 +269,11 @@ func raisedNumber(w *word, text []byte, r rune, y0, y1 float32) bool {
 	return unicode.IsLetter(r) && digits == len(text) && wh < 0.85*h && w.y1 < y1-0.15*h
 }
 
-// starts is a coarse map of where words of a page begin, one bit per square of
-// 4 points; places beyond it share squares.
+// starts is a coarse map of where words of a page begin, one bit per square of 4
+// points; positions beyond it share squares.
 type starts [256][2]uint64
 
-// add marks a place and reports whether a word began near it before.
+// add marks a position and reports whether a word began near it before.
 func (s *starts) add(x, y float32) bool {
 	cell := func(v float32) uint { return uint(int(v * 0.25)) }
 	bit := func(x, y uint) (*uint64, uint64) { return &s[y%256][x/64%2], 1 << (x % 64) }
@@ -288,9 +288,9 @@ func (s *starts) add(x, y float32) bool {
 	return seen
 }
 
-// drawn finds the words of a page that have the same text and stand at about
-// the same height as another: they are chained by a hash of both, since a page
-// has thousands of words, and a table of contents as many equal dots.
+// drawn finds words with the same text at about the same height: they are chained
+// by a hash of both, since a page has thousands of words, and a table of contents
+// as many equal dots.
 type drawn struct {
 	last [1 << 10]int32 // per bucket: the newest word, counted from 1
 	prev []int32        // per word: the one before it in its bucket, counted from 1
@@ -317,15 +317,15 @@ func (d *drawn) bucket(hash uint32, row int) *int32 {
 	return &d.last[h>>22]
 }
 
-// add notes the next word of the page.
+// add records the next word of the page.
 func (d *drawn) add(hash uint32, y float32) {
 	last := d.bucket(hash, row(y))
 	d.prev = append(d.prev, *last)
 	*last = int32(len(d.prev))
 }
 
-// before reports whether a word lies where the same one was drawn before: so
-// fat letters and shadows are made.
+// before reports whether the same word was already drawn in the same place: that is
+// how bold letters and shadows are faked.
 func (d *drawn) before(words []word, text []byte, w *word, hash uint32) bool {
 	slack := 0.12 * w.h
 	near := func(a, b float32) bool { return a-b < slack && b-a < slack }

@@ -1,6 +1,6 @@
 // Package pptx is the format of PowerPoint decks (ISO/IEC 29500): a unit is a
-// slide, with the place of each shape's text, its tables and its notes. It
-// runs in the parser's child process.
+// slide, with the position of each shape's text, its tables and its notes. It runs
+// in the parser's child process.
 package pptx
 
 import (
@@ -33,20 +33,20 @@ const (
 	version = 5 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of slides per task: measured, a slide takes 0.3 ms.
 	rangeSize = 24
-	// maxSlideBytes bounds a slide's XML; the largest seen has 3 MB.
+	// maxSlideBytes limits a slide's XML; the largest seen has 3 MB.
 	maxSlideBytes = 64 << 20
 	maxSlides     = 20_000
-	// maxRepeats of a slide: no program lists one twice, and a list of a few
-	// bytes each would make any number of slides.
+	// maxRepeats limits repeats of a slide: no program lists one twice, and
+	// otherwise a list of a few bytes each would produce any number of slides.
 	maxRepeats  = 8
-	maxBlocks   = 20_000 // of one slide
-	maxDiagrams = 1_000  // of one slide that stand in its order
-	// emuPerPoint: 914,400 English metric units to the inch.
+	maxBlocks   = 20_000 // per slide
+	maxDiagrams = 1_000  // per slide, in display order
+	// emuPerPoint: 914,400 English metric units per inch.
 	emuPerPoint = 12_700
 )
 
-// New returns the format. recognition reads the text in pictures where the
-// setting ocr_pictures asks for it.
+// New returns the format. recognition reads the text in pictures if the setting
+// ocr_pictures is on.
 func New(recognition ocr.Config) parser.Format { return format{recognition} }
 
 type format struct{ ocr ocr.Config }
@@ -74,7 +74,7 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	return d, d.slideList()
 }
 
-// rect is a place in EMU.
+// rect is a rectangle in EMU.
 type rect struct{ x, y, w, h float64 }
 
 type document struct {
@@ -91,7 +91,7 @@ type document struct {
 	cached        map[int]sheaf.UnitResult // slides read by Plan and not yet parsed
 }
 
-// maxCachedBytes bounds the text of cached slides: parsing mostly follows planning,
+// maxCachedBytes limits the text of cached slides: parsing mostly follows planning,
 // on the same open file.
 const maxCachedBytes = 8 << 20
 
@@ -218,8 +218,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	return nil
 }
 
-// slide reads slide n and hashes what it is made of. A slide that cannot be
-// read is a failed unit.
+// slide reads slide n and hashes its parts. An unreadable slide is a failed unit.
 func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	part := d.slides[n-1]
 	sum := xxhash.New()
@@ -245,13 +244,13 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	w.chart = func(id string) *sheaf.Table {
 		b, err := d.z.ReadAll(rels[id].Target, maxSlideBytes)
 		if err != nil {
-			return nil // counted with those that hold no figures
+			return nil // counted with those without figures
 		}
 		_, _ = sum.Write(b) // a hash never fails
 		return chart.Read(bytes.NewReader(b))
 	}
 	var notes, diagrams []string
-	for _, id := range slices.Sorted(maps.Keys(rels)) { // the same order at each reading
+	for _, id := range slices.Sorted(maps.Keys(rels)) { // the same order on every read
 		switch rel := rels[id]; rel.Type {
 		case "slideLayout":
 			w.places = d.placeholders(rel.Target, true)
@@ -281,7 +280,7 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 			}
 		}
 	}
-	// As the slide shows them; what it does not name stands behind.
+	// In the slide's order; those it does not reference come last.
 	slices.SortStableFunc(diagrams, func(a, b string) int { return cmp.Compare(w.shown(a), w.shown(b)) })
 	for i, id := range diagrams {
 		diagrams[i] = rels[id].Target
@@ -293,8 +292,7 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	return u, sum.Sum64()
 }
 
-// notesMark stands before what a speaker says to a slide, which the slide does
-// not show.
+// notesMark precedes speaker notes, which the slide does not show.
 const notesMark = "Speaker notes: "
 
 // markNotes puts the mark before the first text.
@@ -313,8 +311,8 @@ func markNotes(blocks []sheaf.Block) {
 	}
 }
 
-// placeholders reads where a layout, and the master behind it, puts the
-// shapes that a slide fills: such a slide names no place of its own.
+// placeholders reads where a layout, and the master behind it, positions the shapes
+// that a slide fills: such a slide gives no position of its own.
 func (d *document) placeholders(part string, master bool) map[string]rect {
 	if known, ok := d.layouts[part]; ok {
 		return known
@@ -339,7 +337,7 @@ func (d *document) placeholders(part string, master bool) map[string]rect {
 			out[k] = s.rect
 		}
 	}}
-	_ = w.read(b) // a damaged layout leaves shapes without a place
+	_ = w.read(b) // a damaged layout leaves shapes without a position
 	return out
 }
 
@@ -352,16 +350,16 @@ type shape struct {
 	text    []sheaf.Block
 	descr   string
 	picture bool
-	name    string // of its picture, as blocks call it
+	name    string // name of its picture, as used in blocks
 	open    bool
 }
 
-// keys under which a placeholder is known, most general first.
+// keys identify a placeholder, most general first.
 func (s *shape) keys() []string {
 	t := s.phType
 	switch t {
 	case "":
-		t = "body" // ISO/IEC 29500-1: the default is obj, which takes the body's place
+		t = "body" // ISO/IEC 29500-1: the default is obj, which takes the body's position
 	case "ctrTitle":
 		t = "title"
 	}
@@ -372,7 +370,7 @@ func (s *shape) keys() []string {
 	return keys
 }
 
-// frame maps a group's children into the group's own place.
+// frame maps a group's children into the group's own rectangle.
 type frame struct{ off, child rect }
 
 type walker struct {
@@ -381,8 +379,8 @@ type walker struct {
 	places   map[string]rect
 	onPlace  func(shape) // set when a layout is read
 	chart    func(id string) *sheaf.Table
-	picture  func(id string) string // the name of a picture of the slide itself
-	diagrams map[string]int         // places of those that the slide shows, by id
+	picture  func(id string) string // returns the name of a picture of the slide itself
+	diagrams map[string]int         // order of the diagrams shown by the slide, by id
 	notes    bool
 	diagram  bool
 	group    []frame
@@ -399,7 +397,7 @@ type walker struct {
 	inTC  bool
 }
 
-// shown is the place of a diagram among those of the slide.
+// shown returns a diagram's position in the slide's order.
 func (w *walker) shown(id string) int {
 	if i, ok := w.diagrams[id]; ok {
 		return i
@@ -434,7 +432,7 @@ func (w *walker) read(b []byte) error {
 				if s.Attr("show") == "0" && w.onPlace == nil {
 					w.d.hidden++
 				}
-			case "Fallback": // repeats what Choice says
+			case "Fallback": // repeats the content of Choice
 				if err := s.Skip(); err != nil {
 					return err
 				}
@@ -519,7 +517,8 @@ func (w *walker) read(b []byte) error {
 				w.paragraph()
 			case "tc":
 				if w.grid != nil && w.inTC && !merged {
-					// Cells that a span covers follow as merged ones; the grid makes its own.
+					// Cells covered by a span follow as merged ones; the grid adds
+					// its own.
 					w.grid.Cell(w.cell.String(), span, down, head && row == 1)
 				}
 				w.inTC = false
@@ -542,7 +541,7 @@ func (w *walker) read(b []byte) error {
 func (w *walker) place(group bool, what string, a, b float64) {
 	if group {
 		n := len(w.group)
-		if n == 0 { // the slide's own tree has no transform that counts
+		if n == 0 { // the transform of the slide's own tree is ignored
 			return
 		}
 		g := &w.group[n-1]
@@ -652,7 +651,7 @@ func (w *walker) endShape() {
 			if w.title == "" {
 				w.title = clean.Clip(b.Text, 500)
 			}
-			// The title comes first, wherever the drawing order has it.
+			// The title comes first, whatever the drawing order.
 			w.heads = append(w.heads, b)
 			continue
 		}
@@ -660,7 +659,7 @@ func (w *walker) endShape() {
 	}
 }
 
-// apply scales and moves a child's place as its group says.
+// apply scales and moves a child's rectangle according to its group.
 func (f frame) apply(r rect) rect {
 	sx, sy := 1.0, 1.0
 	if f.child.w > 0 && f.off.w > 0 {

@@ -1,6 +1,5 @@
-// Package rows is the format of the shards into which a workbook is cut when
-// it is planned: one table of some thousand rows. It runs in the parser's
-// child process.
+// Package rows is the format of the shards into which a workbook is split during
+// planning: one table of some thousand rows. It runs in the parser's child process.
 package rows
 
 import (
@@ -55,8 +54,8 @@ func (d *document) open() (*rowio.Reader, error) {
 	return rowio.NewReader(io.NewSectionReader(d.f, 0, st.Size()))
 }
 
-// Plan counts the rows. It is not on the way of a document, whose ranges were
-// planned with the workbook.
+// Plan counts the rows. It is unused in normal operation, where ranges are planned
+// with the workbook.
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	r, err := d.open()
 	if err != nil {

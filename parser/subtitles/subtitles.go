@@ -1,6 +1,6 @@
-// Package subtitles is the format of SubRip (SRT) and WebVTT files: what is
-// said, in units of about a minute that are labelled with their time. It runs
-// in the parser's child process.
+// Package subtitles is the format of SubRip (SRT) and WebVTT files: speech, in
+// units of about a minute labelled with their time. It runs in the parser's child
+// process.
 package subtitles
 
 import (
@@ -20,7 +20,7 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxFileBytes bounds a file, which is read whole: a film has 100 KB.
+	// maxFileBytes limits a file, which is read whole: a film has 100 KB.
 	maxFileBytes = 64 << 20
 )
 
@@ -93,21 +93,21 @@ var (
 	tag    = regexp.MustCompile(`</?[a-zA-Z0-9][^>]{0,100}>|\{\\[^}]{0,100}\}`)
 )
 
-// seconds adds up hours, minutes, seconds and the digits behind the point.
+// seconds adds up hours, minutes, seconds and the digits after the point.
 func seconds(m []string) float64 {
 	var v [3]float64
 	for i := range v {
-		v[i], _ = strconv.ParseFloat("0"+m[i], 64) // the pattern admits digits alone
+		v[i], _ = strconv.ParseFloat("0"+m[i], 64) // the pattern admits only digits
 	}
 	fraction, _ := strconv.ParseFloat("0."+m[3], 64) // likewise
 	return v[0]*3600 + v[1]*60 + v[2] + fraction
 }
 
-// cues reads the times and the text of both formats: a cue is a line of times
-// and the lines below it, to the next empty one.
+// cues reads the times and text of both formats: a cue is a timing line and the
+// lines below it, up to the next empty one.
 func cues(s string) []speech.Segment {
 	var out []speech.Segment
-	var said []string // of the newest cue
+	var said []string // of the latest cue
 	within := false
 	end := func() {
 		if within {
@@ -129,7 +129,7 @@ func cues(s string) []speech.Segment {
 		}
 		switch text = strings.TrimSpace(text); {
 		case strings.TrimSpace(line) == "":
-			end() // what stands before the next times is a number, a name or a note
+			end() // what precedes the next timing is a number, a name or a note
 		case within && text != "":
 			said = append(said, text)
 		}

@@ -14,26 +14,27 @@ import (
 	"sheaf/parser/internal/grid"
 )
 
-// Commands by what becomes of them. Where a command is in no list, its name is
-// dropped and the text in its braces stays.
+// Commands by treatment. For commands in no list, the name is dropped and the text
+// in its braces stays.
 var (
-	// dropped commands go with everything in the brackets and braces after them.
+	// dropped commands are removed with everything in the brackets and braces after
+	// them.
 	dropped = set(`documentclass usepackage RequirePackage newcommand renewcommand providecommand DeclareRobustCommand newenvironment renewenvironment newtheorem theoremstyle
 		DeclareMathOperator newcounter setcounter addtocounter setlength addtolength newlength definecolor hypersetup lstset tikzset pgfplotsset usetikzlibrary geometry pagestyle
 		thispagestyle pagenumbering bibliographystyle graphicspath vspace hspace vskip hskip color label index markboth markright phantom hphantom vphantom cline cmidrule addlinespace
 		rowcolor cellcolor columncolor arrayrulecolor captionsetup setstretch linespread fontsize selectlanguage PassOptionsToPackage lstdefinestyle hyphenation nocite fancyhead fancyfoot
 		lhead rhead chead lfoot rfoot cfoot titleformat titlespacing setbeamertemplate usetheme usecolortheme setbeamercolor setbeamerfont addbibresource ifthenelse today rule`)
-	// first commands lose their first argument: it is how the second looks.
+	// first commands lose their first argument, which is the style of the second.
 	first = set("textcolor colorbox raisebox scalebox resizebox parbox foreignlanguage makebox framebox rotatebox")
 	// followed commands name files that are not followed.
 	followed = set("input include subfile import subimport includepdf bibliography lstinputlisting verbatiminput inputminted")
 	cites    = set("cite citep citet citealp citeauthor citeyear parencite textcite autocite footcite ref eqref cref Cref autoref pageref nameref vref")
-	// raw environments are kept as they are, and formulas with their markup.
+	// raw environments are kept verbatim, and formulas with their markup.
 	raw      = set("verbatim verbatim* Verbatim lstlisting minted alltt")
 	formulas = set("equation equation* align align* gather gather* multline multline* eqnarray eqnarray* displaymath math flalign flalign* alignat alignat* IEEEeqnarray IEEEeqnarray* dmath dmath*")
 	lost     = set("comment tikzpicture pgfpicture picture filecontents filecontents* CCSXML")
 	tabulars = set("tabular tabular* tabularx tabulary longtable longtable* supertabular tabu longtabu")
-	// arguments counts what follows the name of other environments in braces.
+	// arguments counts the braced arguments of other environments.
 	arguments = map[string]int{"minipage": 1, "multicols": 1, "multicols*": 1, "wrapfigure": 2, "wraptable": 2, "subfigure": 1, "subtable": 1, "adjustbox": 1, "column": 1, "tabular*": 2, "tabularx": 2, "tabulary": 2,
 		"tabular": 1, "longtable": 1, "longtable*": 1, "supertabular": 1, "tabu": 1, "longtabu": 1, "thebibliography": 1, "spacing": 1, "list": 2, "otherlanguage": 1}
 	sections = map[string]int{"part": 0, "chapter": 0, "section": 1, "subsection": 2, "subsubsection": 3, "paragraph": 4, "subparagraph": 5}
@@ -256,7 +257,7 @@ func (r *reader) step() {
 	}
 }
 
-// comment drops the rest of the line and the white space that the next begins with.
+// comment drops the rest of the line and the next line's leading white space.
 func (r *reader) comment() {
 	i := strings.IndexByte(r.s[r.pos:], '\n')
 	if i < 0 {
@@ -269,8 +270,8 @@ func (r *reader) comment() {
 	}
 }
 
-// find is the offset of the next closer after pos, -1 when there is none. The
-// place is remembered: it is asked for again and again.
+// find returns the offset of the next closer after pos, -1 if there is none. The
+// offset is cached: it is requested repeatedly.
 func (r *reader) find(closer string) int {
 	at, known := r.found[closer]
 	if known && (at < 0 || at >= r.pos) {
@@ -284,11 +285,11 @@ func (r *reader) find(closer string) int {
 	return at
 }
 
-// maxFormula is the most that counts as a formula: where its end is missing,
-// the next one's would do.
+// maxFormula is the maximum length of a formula: if its end is missing, the next
+// one's would match.
 const maxFormula = 16 << 10
 
-// formula keeps what stands between the marks as it is, marks included. A
+// formula keeps the text between the marks verbatim, including the marks. A
 // displayed one is a paragraph of its own.
 func (r *reader) formula(from, to string) {
 	start := r.pos
@@ -310,7 +311,7 @@ func (r *reader) formula(from, to string) {
 	}
 }
 
-// argument is what the braces at pos hold; ok is false when none follow.
+// argument returns the content of the braces at pos; ok is false if there are none.
 func (r *reader) argument() (string, bool) {
 	at := r.pos
 	for at < len(r.s) && (r.s[at] == ' ' || r.s[at] == '\n' || r.s[at] == '\t') && at-r.pos < 100 {
@@ -323,7 +324,7 @@ func (r *reader) argument() (string, bool) {
 	return r.s[at+1 : r.match[at]], true
 }
 
-// option is what the brackets at pos hold, "" when none follow.
+// option returns the content of the brackets at pos, "" if there are none.
 func (r *reader) option() string {
 	if r.pos >= len(r.s) || r.s[r.pos] != '[' {
 		return ""
@@ -345,7 +346,7 @@ func (r *reader) option() string {
 	return ""
 }
 
-// words is the text of an argument on one line. Footnotes in it are collected.
+// words returns the text of an argument on one line. Footnotes in it are collected.
 func (r *reader) words(s string) string {
 	if r.depth >= maxDepth/4 || !strings.ContainsAny(s, "\\%{}~$-`'\n") {
 		r.cut = r.cut || r.depth >= maxDepth/4

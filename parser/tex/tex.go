@@ -1,7 +1,6 @@
-// Package tex is the format of LaTeX sources: sections, lists, tables and
-// captions, with formulas as their source. Nothing is executed: macros stay
-// unexpanded and files that the text includes are not followed. It runs in the
-// parser's child process.
+// Package tex is the format of LaTeX sources: sections, lists, tables and captions,
+// with formulas as their source. Nothing is executed: macros stay unexpanded and
+// included files are not followed. It runs in the parser's child process.
 package tex
 
 import (
@@ -23,8 +22,7 @@ const (
 	// maxFileBytes is far above a book's source; larger files are read as
 	// text, in parts.
 	maxFileBytes = 8 << 20
-	// maxDepth bounds groups and environments inside each other; what lies
-	// deeper is left out.
+	// maxDepth limits nested groups and environments; anything deeper is omitted.
 	maxDepth = 100
 )
 

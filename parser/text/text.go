@@ -20,7 +20,7 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxBlockBytes cuts long runs without an empty line, such as logs.
+	// maxBlockBytes splits long runs without an empty line, such as logs.
 	maxBlockBytes = 8 << 10
 )
 
@@ -62,8 +62,8 @@ var languages = []struct {
 	{"text/x-tcl", "tcl", nil, nil},
 }
 
-// language names the programming language of a media type, also of those that
-// other formats hand over because they cannot read them.
+// language names the programming language of a media type, including those that
+// other formats pass on because they cannot read them.
 var language = func() map[string]string {
 	m := map[string]string{"application/xml": "xml", "text/xml": "xml", "application/yaml": "yaml"}
 	for _, l := range languages {
@@ -74,8 +74,8 @@ var language = func() map[string]string {
 	return m
 }()
 
-// New returns the format. It stands for every text type that no other format
-// takes (see parser.Registry.ByMediaType).
+// New returns the format. It covers every text type that no other format accepts
+// (see parser.Registry.ByMediaType).
 func New() parser.Format { return format{} }
 
 type format struct{}
@@ -119,7 +119,7 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 	return &parts.Document{File: f, Guess: guess, Cuts: cuts, Unit: (&document{mediaType: o.MediaType}).unit}, nil
 }
 
-// binary finds what no encoding of text has: zero bytes, or more than one
+// binary detects what no text encoding contains: zero bytes, or more than one
 // control character in 20.
 func binary(b []byte) bool {
 	odd := 0
@@ -144,8 +144,8 @@ func (d *document) blocks(s string, part int) []sheaf.Block {
 	return prose(s, part)
 }
 
-// prose makes a block of each paragraph. A paragraph ends at an empty line;
-// its lines stay lines, since in logs and lists they mean something.
+// prose makes a block of each paragraph. A paragraph ends at an empty line; its
+// line breaks are kept, since they matter in logs and lists.
 func prose(s string, part int) []sheaf.Block {
 	var out []sheaf.Block
 	var cur strings.Builder
@@ -169,8 +169,8 @@ func prose(s string, part int) []sheaf.Block {
 	return out
 }
 
-// pieces yields lines, and a longer one than a block in pieces that end at a
-// space where there is one.
+// pieces yields lines, splitting those longer than a block, at a space if there is
+// one.
 func pieces(s string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.SplitSeq(s, "\n") {
@@ -194,8 +194,8 @@ func pieces(s string) func(yield func(string) bool) {
 	}
 }
 
-// code keeps indentation and empty lines, and cuts long files where an empty
-// line is followed by one that is not indented: between declarations.
+// code keeps indentation and empty lines, and splits long files where an empty line
+// is followed by an unindented one: between declarations.
 func code(s, lang string, part int) []sheaf.Block {
 	var out []sheaf.Block
 	var cur strings.Builder

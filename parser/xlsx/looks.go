@@ -17,39 +17,38 @@ import (
 	"sheaf/parser/internal/zipfile"
 )
 
-// In a workbook of moderate size, excelize shows the numbers whose format does
-// more than round: currencies, thousands, fractions, phone numbers. Plain
-// numbers, dates, booleans and percentages are shown by the streaming reader,
-// so that they read the same in a workbook of any size. Beyond these sizes it
-// works alone: measured, excelize takes 3 to 19 times its CPU. For the same
-// reason the library is not given the workbook, but one sheet of the numbers
-// that it is asked for, each number and format once, with those formats as its
-// only styles.
+// In a workbook of moderate size, excelize formats the numbers whose format does
+// more than round: currencies, thousands, fractions, phone numbers. Plain numbers,
+// dates, booleans and percentages are formatted by the streaming reader, so that
+// they read the same in a workbook of any size. Beyond these sizes it formats
+// everything: measured, excelize takes 3 to 19 times its CPU. For the same reason
+// the library does not get the workbook, but one sheet of the numbers to be
+// formatted, each number and format once, with those formats as its only styles.
 const (
-	lookRowsMost  = 20_000    // over all sheets, as they claim
-	lookBytesMost = 20 << 20  // of the sheets' XML, and again of the shared strings'
+	lookRowsMost  = 20_000    // over all sheets, as declared
+	lookBytesMost = 20 << 20  // of the sheets' XML, and the same again for the shared strings
 	lookZipMost   = 128 << 20 // of all parts, inflated
-	// maxFormatBytes of a number format's code; Excel's limit is 255
+	// maxFormatBytes limits a number format's code; Excel's limit is 255
 	// characters. A longer one would be parsed for each cell.
 	maxFormatBytes = 2_000
-	maxFormatsMost = 4 << 20 // bytes of all codes
-	// dimensionBytes is how far into a sheet its <dimension> is looked for.
+	maxFormatsMost = 4 << 20 // total bytes of all codes
+	// dimensionBytes is how far into a sheet its <dimension> is searched.
 	dimensionBytes = 4 << 10
-	// lookCells are the numbers in a row of the sheet that the library gets.
+	// lookCells is the numbers per row of the sheet passed to the library.
 	lookCells = 200
 )
 
-// looks shows cells as their number formats say.
+// looks formats cells by their number formats.
 type looks struct {
 	w      *workbook
-	book   *excelize.File // made with the first sheet that needs it
-	styles map[int]int    // in book, by the id of the number format
-	failed bool           // the library cannot show these formats
+	book   *excelize.File // created with the first sheet that needs it
+	styles map[int]int    // in book, by number format id
+	failed bool           // the library cannot render these formats
 	left   int            // bytes that formatted cells may still take
 
 	known map[look]int // index in asked
 	asked []look
-	shown []string // of the first of asked; "" where the library shows nothing
+	shown []string // of the first entries of asked; "" if the library shows nothing
 }
 
 // look is a number with the id of its format.
@@ -58,7 +57,7 @@ type look struct {
 	value  string
 }
 
-// formatCode is how a workbook says what a number format of its own shows.
+// formatCode is the code of a workbook's custom number format.
 type formatCode struct{ code, code16 string }
 
 // isModerate reports whether the workbook is of moderate size.
@@ -75,8 +74,8 @@ func (w *workbook) isModerate() bool {
 	return rows <= lookRowsMost && sheets <= lookBytesMost && w.z.Size("xl/sharedStrings.xml") <= lookBytesMost && all <= lookZipMost
 }
 
-// newLooks is nil when the workbook is too large for the library, or when all
-// its formats look the same without.
+// newLooks returns nil if the workbook is too large for the library, or if none of
+// its formats needs it.
 func newLooks(w *workbook) *looks {
 	if w.long || !slices.Contains(w.formats, special) || !w.moderate {
 		return nil
@@ -84,8 +83,8 @@ func newLooks(w *workbook) *looks {
 	return &looks{w: w, left: maxBufferedBytes, known: map[look]int{}}
 }
 
-// claimedRows is the last row that the sheet's <dimension> names, 0 when there
-// is none: then only the bytes bound it.
+// claimedRows returns the last row declared by the sheet's <dimension>, 0 if there
+// is none: then only the bytes limit it.
 func (w *workbook) claimedRows(sh sheet) int {
 	p, err := w.z.Part(sh.part, maxSheetBytes)
 	if err != nil {
@@ -110,15 +109,15 @@ func (w *workbook) claimedRows(sh sheet) int {
 	}
 }
 
-// mark is the place of a cell, the index of its row among those read and its
+// mark is the position of a cell, as the index of its row among those read and its
 // column, with the index of its look.
 type mark struct{ row, column, look int }
 
-// ask notes that a cell with that style holds the number value, and returns
-// the index of its look.
+// ask records that a cell with that style holds the number value, and returns the
+// index of its look.
 func (l *looks) ask(style int, value []byte) int {
 	id := -1
-	if style > 0 { // the first style is the workbook's default, which the library shows as if it had no format
+	if style > 0 { // the first style is the workbook's default, which the library shows as if unformatted
 		id = l.w.ids[style]
 	}
 	i, ok := l.known[look{id, string(value)}]
@@ -130,8 +129,8 @@ func (l *looks) ask(style int, value []byte) int {
 	return i
 }
 
-// apply gives the marked cells of rows the look that the library finds. What
-// it does not show stays as it was read.
+// apply gives the marked cells of rows the text rendered by the library. Cells it
+// does not render stay as read.
 func (l *looks) apply(ctx context.Context, rows [][]string, marks []mark) {
 	if !l.failed {
 		l.failed = l.show(ctx) != nil && ctx.Err() == nil
@@ -149,10 +148,10 @@ func (l *looks) apply(ctx context.Context, rows [][]string, marks []mark) {
 	}
 }
 
-// show has the library show what has been asked since it was last called.
+// show has the library render what has been recorded since the last call.
 func (l *looks) show(ctx context.Context) (err error) {
 	defer func() {
-		if v := recover(); v != nil { // a format that it did not expect
+		if v := recover(); v != nil { // an unexpected format
 			err = fmt.Errorf("excelize: %v", v)
 		}
 	}()
@@ -186,7 +185,7 @@ func (l *looks) show(ctx context.Context) (err error) {
 	return nil
 }
 
-// Namespaces of the workbook that the library gets, and its parts.
+// Namespaces of the generated workbook, and its parts.
 const (
 	nsPackage = "http://schemas.openxmlformats.org/package/2006/"
 	nsOffice  = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -204,7 +203,7 @@ const (
 		`<workbookPr date1904="%t"/><sheets><sheet name="looks" sheetId="1" r:id="rId1"/></sheets></workbook>`
 )
 
-// make opens a workbook that holds the special formats and nothing else.
+// make opens a workbook that contains only the special formats.
 func (l *looks) make() error {
 	var styles, xfs bytes.Buffer
 	styles.WriteString(`<styleSheet xmlns="` + nsSheets + `" xmlns:x="` + ns2015 + `"><numFmts>`)
@@ -258,7 +257,7 @@ func (l *looks) make() error {
 	return err
 }
 
-// sheet is a worksheet of those numbers.
+// sheet returns a worksheet of those numbers.
 func (l *looks) sheet(asked []look) []byte {
 	var b bytes.Buffer
 	b.WriteString(`<worksheet xmlns="` + nsSheets + `"><sheetData>`)
@@ -275,7 +274,7 @@ func (l *looks) sheet(asked []look) []byte {
 	return b.Bytes()
 }
 
-// escape makes s the content of an element or attribute.
+// escape escapes s as the content of an element or attribute.
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
@@ -289,9 +288,8 @@ func (l *looks) close() error {
 	return l.book.Close()
 }
 
-// tableHead is where the header of a sheet's defined table stands: the row's
-// number in the sheet, 0 when the table has no header, -1 when the sheet has
-// no table or several.
+// tableHead locates the header of a sheet's defined table: the row's number in the
+// sheet, 0 if the table has no header, -1 if the sheet has no table or several.
 func (w *workbook) tableHead(sh sheet) int {
 	head, tables := -1, 0
 	for _, rel := range w.z.Rels(sh.part) {

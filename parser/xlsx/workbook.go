@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// maxSheetBytes of one worksheet's XML: Excel's largest sheet, 1,048,576
-	// rows, of 25 columns.
+	// maxSheetBytes limits one worksheet's XML: Excel's largest sheet, 1,048,576
+	// rows, with 25 columns.
 	maxSheetBytes = 3 << 30
-	// maxStringsBytes is what the shared strings may take in memory.
+	// maxStringsBytes limits the memory of the shared strings.
 	maxStringsBytes = 256 << 20
 	maxSheets       = 2_000
-	// bufferedRows is up to where a sheet is held in memory, so that merged
-	// cells, which stand behind the rows, can be filled in.
+	// bufferedRows is the size up to which a sheet is held in memory, so that
+	// merged cells, which follow the rows, can be filled in.
 	bufferedRows = 20_000
-	// maxBufferedCells and maxBufferedBytes bound the same by width and text.
+	// maxBufferedCells and maxBufferedBytes limit the same by width and text.
 	maxBufferedCells = 2_000_000
 	maxBufferedBytes = 48 << 20
 	// maxCellBytes is Excel's limit, 32,767 characters, in the longest UTF-8.
 	maxCellBytes = 4 * 32_767
-	// A shared string may be shown by any number of cells. Honest workbooks
-	// show at most some 20 bytes of text for each byte of the file that was
-	// read; a bomb, millions.
+	// A shared string may be shown by any number of cells. Legitimate workbooks
+	// show at most some 20 bytes of text per byte of the file read; a bomb,
+	// millions.
 	maxTextRatio  = 200
 	freeTextBytes = 64 << 20
 )
@@ -46,7 +46,7 @@ type sheet struct {
 	hidden bool
 }
 
-// numberFormat is how a number's cell shows it.
+// numberFormat is how a cell shows its number.
 type numberFormat uint8
 
 const (
@@ -54,32 +54,32 @@ const (
 	date
 	clock
 	dateTime
-	special // any other that changes a number's look
-	percent // with no digits behind the point; each more is one digit more
+	special // any other format that changes a number's look
+	percent // without decimals; each further value adds one decimal
 )
 
-// maxPercentDigits behind the point; further ones are not shown.
+// maxPercentDigits is the maximum number of decimals; further ones are not shown.
 const maxPercentDigits = 10
 
 type workbook struct {
 	z       *zipfile.Archive
 	sheets  []sheet
 	formats []numberFormat // by cell style
-	ids     []int          // of their number formats, the same
+	ids     []int          // of their number formats, likewise
 	codes   map[int]formatCode
-	long    bool // the formats' codes are longer than any that Excel writes
+	long    bool // the format codes are longer than any that Excel writes
 	epoch   time.Time
 	strings stringTable
 	text    int64 // shown in this pass
 	charts  int
 	images  int
-	looks   *looks // of a workbook of moderate size, else nil
+	looks   *looks // nil unless the workbook is of moderate size
 
 	moderate bool // see isModerate
 }
 
-// stringTable holds the shared strings in one piece: a million small strings
-// would cost the collector more than their bytes.
+// stringTable holds the shared strings in one block: a million small strings would
+// cost the collector more than their bytes do.
 type stringTable struct {
 	bytes []byte
 	ends  []uint32
@@ -171,8 +171,8 @@ func open(z *zipfile.Archive) (*workbook, error) {
 	return w, nil
 }
 
-// readFormats finds which cell styles show dates. Damaged styles leave plain
-// numbers.
+// readFormats determines which cell styles show dates. With damaged styles, numbers
+// are plain.
 func (w *workbook) readFormats(part string) {
 	p, err := w.z.Part(part, zipfile.MaxPartBytes)
 	if err != nil {
@@ -187,7 +187,7 @@ func (w *workbook) readFormats(part string) {
 		if err != nil || k == xmlscan.EOF {
 			return
 		}
-		if k == xmlscan.Text { // space between elements bears the name of the last
+		if k == xmlscan.Text { // text between elements belongs to the last element's name
 			continue
 		}
 		switch name := string(s.Name()); {
@@ -214,7 +214,8 @@ func (w *workbook) readFormats(part string) {
 	}
 }
 
-// builtin formats are those of ISO/IEC 29500-1, 18.8.30; 27–58 are East Asian dates.
+// builtin returns the formats of ISO/IEC 29500-1, 18.8.30; 27–58 are East Asian
+// dates.
 func builtin(id int) numberFormat {
 	switch {
 	case id == 9:
@@ -233,7 +234,7 @@ func builtin(id int) numberFormat {
 	return plain // 49 is text
 }
 
-// formatOf reads a format code as far as to know what it shows.
+// formatOf parses a format code only as far as needed to classify it.
 func formatOf(code string) numberFormat {
 	whole := code
 	code, _, _ = strings.Cut(code, ";")
@@ -263,7 +264,7 @@ func formatOf(code string) numberFormat {
 		case 'h', 's':
 			hour = true
 		case 'm':
-			// A month unless it stands beside hours or seconds; both may be.
+			// A month unless next to hours or seconds; it may be both.
 			if !hour && !strings.Contains(strings.ToLower(code[i:]), ":s") {
 				day = day || !strings.ContainsAny(strings.ToLower(code), "hs")
 			}
@@ -298,7 +299,7 @@ func (w *workbook) format(style int) numberFormat {
 	return w.formats[style]
 }
 
-// number shows the value v of a cell with style st.
+// number formats the value v of a cell with style st.
 func (w *workbook) number(v []byte, st int) string {
 	f := w.format(st)
 	if (f == plain || f == special) && tidy(v) {
@@ -312,7 +313,8 @@ func (w *workbook) number(v []byte, st int) string {
 		return general(x)
 	}
 	if f >= percent {
-		// Excel rounds the 15 digits that it keeps, so 0.145 is 15 %, whatever its bits say.
+		// Excel rounds the 15 digits it keeps, so 0.145 is 15 %, whatever its bits
+		// say.
 		p, _ := strconv.ParseFloat(strconv.FormatFloat(x*100, 'g', 15, 64), 64)
 		scale := math.Pow10(int(f - percent))
 		return strconv.FormatFloat(math.Round(p*scale)/scale, 'f', int(f-percent), 64) + "%"
@@ -323,7 +325,7 @@ func (w *workbook) number(v []byte, st int) string {
 	secs := int64(math.Round(x * 86400))
 	t := w.epoch.Add(time.Duration(secs/86400) * 24 * time.Hour).Add(time.Duration(secs%86400) * time.Second)
 	if days := secs / 86400; days < 60 && w.epoch.Year() == 1899 {
-		t = t.AddDate(0, 0, 1) // Excel counts a 29 February 1900 that never was
+		t = t.AddDate(0, 0, 1) // Excel counts a nonexistent 29 February 1900
 	} else if days >= 100_000 {
 		// A Duration reaches 292 years; later days are added as days.
 		t = w.epoch.AddDate(0, 0, int(days)).Add(time.Duration(secs%86400) * time.Second)
@@ -339,8 +341,8 @@ func (w *workbook) number(v []byte, st int) string {
 	return t.Format("2006-01-02 15:04:05")
 }
 
-// tidy reports whether the number is stored as it is shown: short, with no
-// exponent and no zero that says nothing. Most are.
+// tidy reports whether the number is stored the way it is shown: short, without an
+// exponent or redundant zeros. Most are.
 func tidy(v []byte) bool {
 	if len(v) > 0 && v[0] == '-' {
 		v = v[1:]
@@ -362,8 +364,8 @@ func tidy(v []byte) bool {
 	return len(v) > 0 && len(v) <= 15 && (len(whole) == 1 || whole[0] != '0')
 }
 
-// general shows a number that has no format: with the 15 digits that Excel
-// keeps (0.1+0.2 is stored as 0.30000000000000004).
+// general formats an unformatted number with the 15 digits that Excel keeps
+// (0.1+0.2 is stored as 0.30000000000000004).
 func general(x float64) string {
 	s := strconv.FormatFloat(x, 'f', -1, 64)
 	if len(s)-strings.Count(s, ".") > 15 {
@@ -409,7 +411,7 @@ func (w *workbook) readStrings(ctx context.Context) error {
 				from = len(w.strings.bytes)
 			case "t":
 				inText = phonetic == 0
-			case "rPh": // how to pronounce the text, in Japanese workbooks
+			case "rPh": // pronunciation of the text, in Japanese workbooks
 				phonetic++
 			}
 		case xmlscan.Text:
@@ -435,8 +437,8 @@ func (w *workbook) readStrings(ctx context.Context) error {
 	}
 }
 
-// column reads the letters of a cell reference: "AB12" is 27. -1 when there
-// are none.
+// column parses the letters of a cell reference: "AB12" is 27. -1 if there are
+// none.
 func column(ref []byte) int {
 	n := 0
 	for _, c := range ref {
@@ -452,9 +454,9 @@ func column(ref []byte) int {
 
 type merge struct{ r0, c0, r1, c1 int }
 
-// rows streams the rows of a sheet that hold anything, in order, with the
-// row's own number in the sheet. Each row is a new slice. In a workbook of
-// moderate size the numbers look as their formats say.
+// rows streams the non-empty rows of a sheet, in order, with the row's own number
+// in the sheet. Each row is a new slice. In a workbook of moderate size numbers are
+// shown in their formats.
 func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row []string) error) error {
 	p, err := w.z.Part(sh.part, maxSheetBytes)
 	if errors.Is(err, zipfile.ErrMissing) {
@@ -473,17 +475,17 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		style   int
 		kind    byte
 		value   []byte
-		in      bool // a value's text
+		in      bool // inside a value's text
 		inData  bool
-		held    [][]string // rows waiting for the merged cells, nil when given up
+		held    [][]string // rows waiting for the merged cells, nil once abandoned
 		numbers []int
 		cells   int
 		bytes   int
 		hold    = true
 		merges  []merge
 		seen    int
-		mixed   bool   // rows or cells stand out of order
-		marks   []mark // cells whose look the library knows
+		mixed   bool   // rows or cells are out of order
+		marks   []mark // cells to be formatted by the library
 	)
 	release := func() error {
 		if len(marks) > 0 && !mixed {
@@ -505,7 +507,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		if err != nil {
 			e := damaged(sh.part, err)
 			if f, ok := errors.AsType[*sheaf.Failure](e); ok && f.Code == "invalid_xlsx" {
-				if err := release(); err != nil { // what stands before the damage
+				if err := release(); err != nil { // what precedes the damage
 					return err
 				}
 			}
@@ -581,7 +583,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 					w.text += int64(len(text))
 					for len(row) < col {
 						row = append(row, "")
-						w.text++ // an empty cell before it takes memory, too
+						w.text++ // an empty cell before it takes memory too
 					}
 					if w.text > freeTextBytes && w.text/maxTextRatio > w.z.Read() {
 						return sheaf.Fail(sheaf.CategoryBadInput, "zip_bomb", "The workbook shows far more text and cells than an honest file of its size holds; it was stopped after %d MB. Check where the file comes from.", w.text>>20)
@@ -611,7 +613,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 				} else {
 					held, numbers = append(held, row), append(numbers, number)
 					if cells += len(row); len(held) > bufferedRows || cells > maxBufferedCells || bytes > maxBufferedBytes {
-						mixed = true // so large a sheet is streamed
+						mixed = true // a sheet this large is streamed
 						if err := release(); err != nil {
 							return err
 						}
@@ -625,7 +627,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 	}
 }
 
-// show is the text of a cell.
+// show returns the text of a cell.
 func (w *workbook) show(kind byte, value []byte, style int) string {
 	switch kind {
 	case 's':
@@ -650,12 +652,12 @@ func (w *workbook) show(kind byte, value []byte, style int) string {
 	return strings.TrimSpace(clean.Text(unescape(string(value))))
 }
 
-// unescape resolves _x000D_, by which Excel stores characters that XML lacks.
+// unescape resolves _x000D_, by which Excel stores characters not allowed in XML.
 func unescape(s string) string {
 	if !strings.Contains(s, "_x") {
 		return s
 	}
-	s = strings.ReplaceAll(s, "\r\n", "\n") // as XML reads a line end: one that follows _x000D_ is not two
+	s = strings.ReplaceAll(s, "\r\n", "\n") // as XML reads a line end: one following _x000D_ is not a second one
 	var b strings.Builder
 	for {
 		i := strings.Index(s, "_x")
@@ -693,8 +695,8 @@ func rowOf(ref string) int {
 	return v
 }
 
-// fill repeats the text of a merged cell down its rows, since a row is read
-// alone. Across, it would only repeat itself in one row.
+// fill repeats the text of a merged cell down its rows, since a row is read alone.
+// Across, it would only repeat within one row.
 func fill(rows [][]string, numbers []int, m merge) {
 	// The rows are sorted: find the first of the area.
 	lo, hi := 0, len(numbers)

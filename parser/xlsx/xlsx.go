@@ -1,8 +1,7 @@
-// Package xlsx is the format of Excel workbooks (ISO/IEC 29500): each visible
-// sheet is a table, and its rows are numbered on over the sheets. A workbook
-// of more than one range is read once, when it is planned, and cut into
-// shards: a worksheet cannot be entered in its middle. It runs in the
-// parser's child process.
+// Package xlsx is the format of Excel workbooks (ISO/IEC 29500): each visible sheet
+// is a table, and rows are numbered continuously across sheets. A workbook of more
+// than one range is read once, during planning, and split into shards: reading
+// cannot start in the middle of a worksheet. It runs in the parser's child process.
 package xlsx
 
 import (
@@ -25,7 +24,7 @@ const (
 	version = 3 // changes whenever the same file would yield other blocks
 	// headRows is how far from a sheet's top its header row may be.
 	headRows = 8
-	// lookRows is what the header is guessed from.
+	// lookRows is the number of rows from which the header is guessed.
 	lookRows = 40
 )
 
@@ -64,14 +63,14 @@ type document struct {
 	w          *workbook
 	options    parser.Options
 	types      []string      // per table, packed; known after a pass
-	cache      []cachedSheet // per sheet; empty in a large workbook
+	cache      []cachedSheet // per sheet; empty for a large workbook
 	cacheBytes int
 }
 
 var errLarge = errors.New("the workbook shows more text than is cached")
 
-// cachedSheet is what was read of a sheet of moderate size. Its rows are not changed
-// after the first pass.
+// cachedSheet is the content of a sheet in a workbook of moderate size. Its rows
+// are not modified after the first pass.
 type cachedSheet struct {
 	rows    [][]string
 	numbers []int
@@ -80,7 +79,7 @@ type cachedSheet struct {
 
 func (d *document) Close() error { return d.w.looks.close() }
 
-// rows reads sheet number i, or repeats what was read of it.
+// rows reads sheet number i, or replays its cached rows.
 func (d *document) rows(ctx context.Context, i int, on func(number int, row []string) error) error {
 	if len(d.cache) <= i {
 		return d.w.rows(ctx, d.w.sheets[i], on)
@@ -113,8 +112,8 @@ func (d *document) rows(ctx context.Context, i int, on func(number int, row []st
 	return k.err
 }
 
-// pass reads all visible sheets. table is called at the first row of each,
-// then row for each of its rows with its number in the document.
+// pass reads all visible sheets. table is called at the first row of each, then row
+// for each of its rows with its number in the document.
 func (d *document) pass(ctx context.Context, table func(name string, columns []string) error, row func(n int, r []string) error) (rows int, warnings []sheaf.Warning, err error) {
 	if err := d.w.readStrings(ctx); err != nil {
 		return 0, nil, err
@@ -136,8 +135,8 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 		}
 		named := d.w.tableHead(sh)
 		var types coltype.Inferrer
-		var first [][]string // rows waiting for the header to be known
-		var numbers []int    // theirs in the sheet
+		var first [][]string // rows buffered until the header is known
+		var numbers []int    // their numbers in the sheet
 		begun := false
 		put := func(r []string) error {
 			if rows++; rows > rowio.MaxRows {
@@ -187,7 +186,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 			if !ok || f.Code != "invalid_xlsx" {
 				return 0, nil, err
 			}
-			// The other sheets may be whole.
+			// The other sheets may be intact.
 			warnings = append(warnings, sheaf.Warning{Code: "sheet_damaged", Message: fmt.Sprintf("The sheet %q could not be read to its end: %s", sh.name, f.Message)})
 			if !begun && len(first) > 0 {
 				if err := begin(); err != nil {
@@ -212,8 +211,8 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 }
 
 // header finds the row that names the columns, -1 for none. A defined table
-// knows (see tableHead); elsewhere it is the first that is about as wide as
-// the table, where titles above it fill a cell or two.
+// determines it (see tableHead); otherwise it is the first row about as wide as the
+// table, since titles above it fill only a cell or two.
 func header(rows [][]string, numbers []int, named int) int {
 	if at := slices.Index(numbers, named); named > 0 && at >= 0 && at < headRows {
 		return at
@@ -248,7 +247,7 @@ func filled(row []string) int {
 // Plan implements parser.Document.
 func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	// Most workbooks of moderate size are one range, which needs no shard; and
-	// what is read of them is cached, so that a second pass costs little.
+	// their rows are cached, so that a second pass costs little.
 	s := &rowio.Sharder{Dir: d.options.TempDir, Rows: rowio.RowsPerRange(d.options.Config), Dry: d.w.moderate}
 	rows, warnings, err := d.pass(ctx, s.Table, s.Row)
 	if err == nil && s.Dry && len(s.Ranges) > 1 {
@@ -269,14 +268,14 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	p.Metadata["sheets"] = fmt.Sprint(len(d.w.sheets))
 	p.Metadata["rows"] = fmt.Sprint(rows)
 	if len(p.Ranges) == 1 {
-		// One task: reading the small original again costs less than storing a shard.
+		// One task: rereading the small original costs less than storing a shard.
 		p.Ranges[0].Shard, p.Ranges[0].MediaType, p.Ranges[0].Hint = "", "", nil
 	}
 	return p, nil
 }
 
-// Parse implements parser.Document. Only workbooks of one range come here on
-// the way of a document; for others it reads from the beginning.
+// Parse implements parser.Document. In normal operation it is called only for
+// workbooks of one range; for others it reads from the beginning.
 func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	if len(d.types) == 0 {
 		nop := func(string, []string) error { return nil }

@@ -11,8 +11,8 @@ import (
 	"sheaf/parser/internal/htmlblocks"
 )
 
-// The vocabularies of documents call the same things by few names. Sources:
-// DocBook 5.2, JATS 1.3, TEI P5, DITA 1.3, RSS 2.0, Atom (RFC 4287), SVG 2.
+// Document vocabularies use few names for the same things. Sources: DocBook 5.2,
+// JATS 1.3, TEI P5, DITA 1.3, RSS 2.0, Atom (RFC 4287), SVG 2.
 var (
 	titles     = set("title", "head", "article-title", "heading", "bridgehead")
 	wrappers   = set("info", "articleinfo", "bookinfo", "title-group", "article-meta", "front", "titleStmt", "fileDesc", "teiHeader", "prolog", "blockinfo")
@@ -27,9 +27,9 @@ var (
 	tables     = set("table", "informaltable", "table-wrap", "simpletable")
 	rows       = set("row", "tr", "strow", "sthead")
 	cells      = set("entry", "td", "th", "cell", "stentry")
-	// silent elements of documents say nothing to a reader, or again what stands beside them.
+	// silent elements have nothing for a reader, or repeat adjacent text.
 	silent = set("style", "script", "annotation", "annotation-xml", "indexterm")
-	// named are sections that have no title where their name says enough.
+	// named are sections whose element name serves as the title if they have none.
 	named = map[string]string{"abstract": "Abstract", "ack": "Acknowledgements", "acknowledgements": "Acknowledgements", "preface": "Preface", "ref-list": "References",
 		"bibliography": "Bibliography", "glossary": "Glossary", "dedication": "Dedication", "listBibl": "Bibliography"}
 )
@@ -45,7 +45,7 @@ func set(names ...string) map[string]bool {
 const (
 	maxTableCells = 1_000_000
 	maxColumns    = 200
-	// maxBlockBytes is where the lines of a record are cut into blocks.
+	// maxBlockBytes is where the lines of a record are split into blocks.
 	maxBlockBytes = 4 << 10
 	maxLevel      = 6 // of headings
 )
@@ -54,12 +54,12 @@ const (
 type reader struct {
 	out  []sheaf.Block
 	cur  strings.Builder // "name: value" lines that become a paragraph
-	data bool            // no element is a paragraph: names and attributes are the meaning
+	data bool            // no element is a paragraph: names and attributes carry the meaning
 }
 
 func read(root *node) []sheaf.Block {
 	r := &reader{data: !has(root, paragraphs)}
-	if root.name == "svg" { // attributes are its geometry
+	if root.name == "svg" { // its attributes are geometry
 		r.data = false
 	}
 	if !r.data {
@@ -110,8 +110,8 @@ func (r *reader) line(name, value string) {
 	r.cur.WriteString(value + "\n")
 }
 
-// element reads n, whose heading would have the given level; list is the
-// number of lists around it.
+// element reads n, whose heading would have the given level; list is the nesting
+// depth of lists.
 func (r *reader) element(n *node, level, list int) {
 	switch {
 	case tables[n.name] && (has(n, rows) || has(n, cells)):
@@ -139,8 +139,8 @@ func (r *reader) element(n *node, level, list int) {
 	}
 }
 
-// wrapper is what stands around a title, which its parent has taken: authors,
-// dates, an abstract.
+// wrapper reads what surrounds a title already taken by the parent: authors, dates,
+// an abstract.
 func (r *reader) wrapper(n *node, level int) {
 	for _, c := range n.children {
 		switch {
@@ -156,7 +156,7 @@ func (r *reader) wrapper(n *node, level int) {
 	r.flush()
 }
 
-// prose is one block of the text of an element; footnotes in it follow it.
+// prose makes one block of the text of an element, followed by its footnotes.
 func (r *reader) prose(n *node, kind sheaf.BlockKind, level int) {
 	notes := []*node{}
 	r.add(sheaf.Block{Kind: kind, Level: level, Text: flatten(n, &notes)})
@@ -165,7 +165,7 @@ func (r *reader) prose(n *node, kind sheaf.BlockKind, level int) {
 	}
 }
 
-// paragraph is text, in which lists, listings and tables may stand.
+// paragraph reads text that may contain lists, listings and tables.
 func (r *reader) paragraph(n *node, level, list int) {
 	block := func(c *node) bool { return lists[c.name] || codes[c.name] || tables[c.name] || paragraphs[c.name] }
 	if !slices.ContainsFunc(n.children, block) {
@@ -185,7 +185,7 @@ func (r *reader) paragraph(n *node, level, list int) {
 	}
 }
 
-// leaf is an element without elements, or with words for them.
+// leaf reads an element without child elements, or with inline ones only.
 func (r *reader) leaf(n *node, level int) {
 	value := flatten(n, nil)
 	switch {
@@ -208,7 +208,7 @@ func (r *reader) leaf(n *node, level int) {
 	}
 }
 
-// figure is a caption, its label before it, and what else stands there.
+// figure reads a caption, preceded by its label, and the rest of the figure.
 func (r *reader) figure(n *node, level, list int) {
 	caption := &node{name: "caption"}
 	for _, c := range n.children {
@@ -241,7 +241,7 @@ func (r *reader) list(n *node, level, list int) {
 	}
 }
 
-// item is the text of a list item, then the lists and listings in it.
+// item reads the text of a list item, then its lists and listings.
 func (r *reader) item(n *node, level, list int) {
 	words, rest := &node{name: n.name}, []*node{}
 	for _, c := range n.children {
@@ -257,7 +257,7 @@ func (r *reader) item(n *node, level, list int) {
 	}
 }
 
-// container is a section, a record, or something around them.
+// container reads a section, a record, or something around them.
 func (r *reader) container(n *node, level, list int) {
 	title := titleOf(n)
 	if title == "" {
@@ -297,7 +297,7 @@ func (r *reader) container(n *node, level, list int) {
 	r.flush()
 }
 
-// titleOf is the title that an element gives itself, "" for none.
+// titleOf returns the title that an element contains, "" for none.
 func titleOf(n *node) string {
 	for _, c := range n.children {
 		if titles[c.name] {
@@ -314,8 +314,8 @@ func titleOf(n *node) string {
 	return ""
 }
 
-// records is the table of an element whose children are all of one name and
-// hold plain values: rows of data. It is nil for others.
+// records returns the table of an element whose children all have one name and hold
+// plain values: rows of data. It is nil for others.
 func records(n *node) *sheaf.Table {
 	var list []*node
 	for _, c := range n.children {
@@ -353,7 +353,7 @@ func records(n *node) *sheaf.Table {
 			switch {
 			case c.name == "":
 				continue
-			case seen[c.name], len(c.attrs) > 0: // a list, or a value that says more
+			case seen[c.name], len(c.attrs) > 0: // a list, or a value with attributes
 				return nil
 			}
 			seen[c.name] = true
@@ -389,7 +389,7 @@ func records(n *node) *sheaf.Table {
 // table reads the tables of HTML and CALS.
 func (r *reader) table(n *node) {
 	var g grid.Builder
-	columns := map[string]int{} // of CALS, by the name that its cells use
+	columns := map[string]int{} // of CALS, by the name used in its cells
 	notes := []*node{}
 	var walk func(n *node, head bool)
 	walk = func(n *node, head bool) {
@@ -433,7 +433,7 @@ func (r *reader) table(n *node) {
 	}
 }
 
-// number is a span, of which the standards allow no more than 1,000.
+// number parses a span, which the standards limit to 1,000.
 func number(s string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if err != nil {
@@ -442,7 +442,7 @@ func number(s string) int {
 	return min(max(n, 0), 1000)
 }
 
-// attr is the value of an attribute, "" when there is none.
+// attr returns the value of an attribute, "" if there is none.
 func (n *node) attr(name string) string {
 	for i := 0; i < len(n.attrs); i += 2 {
 		if n.attrs[i] == name {
@@ -452,7 +452,7 @@ func (n *node) attr(name string) string {
 	return ""
 }
 
-// pairs are the attributes that can be read: "name: value".
+// pairs returns the readable attributes: "name: value".
 func (n *node) pairs() []string {
 	var out []string
 	for i := 0; i < len(n.attrs); i += 2 {
@@ -463,8 +463,8 @@ func (n *node) pairs() []string {
 	return out
 }
 
-// label names an element in a path of headings: by its kind and what tells it
-// from its brothers.
+// label names an element in a path of headings: by its kind and what distinguishes
+// it from its siblings.
 func (n *node) label() string {
 	for _, key := range []string{"name", "id", "key", "label", "type"} {
 		if v := n.attr(key); v != "" && len(v) <= 100 {
@@ -492,18 +492,19 @@ func (n *node) elements() int {
 	return count
 }
 
-// mixed says that text and elements stand side by side: the elements are
-// words in a sentence.
+// mixed reports whether an element contains both text and elements: the elements
+// are words in a sentence.
 func (n *node) mixed() bool {
 	return slices.ContainsFunc(n.children, func(c *node) bool { return c.name == "" && strings.TrimSpace(c.text) != "" })
 }
 
-// flat reports whether an element holds nothing, a text, or fields with texts.
+// flat reports whether an element is empty, or contains only text or fields with
+// text.
 func (n *node) flat() bool {
 	return !slices.ContainsFunc(n.children, func(c *node) bool { return c.elements() > 0 })
 }
 
-// raw is all text below n as it stands.
+// raw returns all text below n verbatim.
 func raw(n *node) string {
 	var b strings.Builder
 	var walk func(n *node)
@@ -517,8 +518,8 @@ func raw(n *node) string {
 	return b.String()
 }
 
-// flatten is what n says, on one line. Footnotes go to notes, where it is not nil.
-// Elements that stand side by side without text are words apart.
+// flatten returns the text of n on one line. Footnotes go to notes, if it is not
+// nil. Adjacent elements without text between them are separate words.
 func flatten(n *node, notes *[]*node) string {
 	var b strings.Builder
 	var walk func(n *node)

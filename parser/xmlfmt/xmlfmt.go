@@ -1,6 +1,6 @@
-// Package xmlfmt is the format of XML files: articles and manuals (DocBook,
-// JATS, TEI, DITA) by their sections, feeds and data by their elements. It
-// runs in the parser's child process.
+// Package xmlfmt is the format of XML files: articles and manuals (DocBook, JATS,
+// TEI, DITA) by sections, feeds and data by elements. It runs in the parser's child
+// process.
 package xmlfmt
 
 import (
@@ -24,14 +24,14 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxFileBytes and maxNodes bound the tree, of which a node takes some 150
-	// bytes. Larger files are read as text, in parts.
+	// maxFileBytes and maxNodes limit the tree; a node takes some 150 bytes. Larger
+	// files are read as text, in parts.
 	maxFileBytes = 32 << 20
 	maxNodes     = 2 << 20
-	// maxDepth is where elements are no longer told apart: what lies deeper is
-	// text of the element above. Real vocabularies nest some 30 deep.
+	// maxDepth is the depth below which elements become text of the element above.
+	// Real vocabularies nest some 30 deep.
 	maxDepth     = 256
-	maxAttrs     = 64 // of one element
+	maxAttrs     = 64 // per element
 	maxAttrBytes = 1 << 10
 )
 
@@ -70,12 +70,12 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 		return asText("read_as_text", fmt.Sprintf("The file has %d MB; above %d MB XML is read as text, without its structure.", size>>20, maxFileBytes>>20))
 	}
 	head := make([]byte, min(size, 4<<10))
-	_, _ = file.ReadAt(head, 0) // ReadFile reports what is wrong with the file
+	_, _ = file.ReadAt(head, 0) // ReadFile reports any problem with the file
 	b, guess, err := charset.ReadFile(file, maxFileBytes, "XML file", o.Config.Encoding.V, htmlblocks.Declared(declaration(head)))
 	if err != nil {
 		return nil, err
 	}
-	// What the declaration says of the encoding is no longer true.
+	// The declared encoding no longer applies.
 	tree, damage := build(ctx, bytes.TrimPrefix(b, declaration(b)))
 	switch {
 	case ctx.Err() != nil:
@@ -119,7 +119,7 @@ func declaration(b []byte) []byte {
 type node struct {
 	name     string
 	text     string
-	attrs    []string // names and values in turn, without those of namespaces
+	attrs    []string // alternating names and values, without namespace declarations
 	children []*node
 }
 
@@ -128,8 +128,8 @@ var gap = &node{text: " "}
 
 var errNodes = errors.New("too many elements")
 
-// build reads the tree of the first element. damage is set when the file ends
-// inside it or cannot be read on; what was read until then is kept.
+// build reads the tree of the first element. damage is set if the file ends inside
+// it or becomes unreadable; what was read so far is kept.
 func build(ctx context.Context, b []byte) (root *node, damage error) {
 	names := map[string]string{} // few names, many elements
 	intern := func(b []byte) string {
@@ -194,7 +194,8 @@ func build(ctx context.Context, b []byte) (root *node, damage error) {
 				continue
 			}
 			top := open[len(open)-1]
-			// Pieces stay apart: joined one by one they would be copied over and over.
+			// Pieces stay separate: joining them one by one would copy them
+			// repeatedly.
 			if text := s.Text(); len(bytes.TrimSpace(text)) > 0 {
 				top.children = append(top.children, &node{text: string(text)})
 			} else if last := len(top.children) - 1; last >= 0 && top.children[last] != gap {

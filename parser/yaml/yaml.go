@@ -1,6 +1,6 @@
-// Package yaml is the format of YAML files: each stays the source that it is,
-// cut where its keys begin, under headings that are the keys. Anchors are not
-// resolved, so none can grow. It runs in the parser's child process.
+// Package yaml is the format of YAML files: the source is kept as is, split where
+// its keys begin, under headings made of the keys. Anchors are not resolved, so
+// they cannot expand. It runs in the parser's child process.
 package yaml
 
 import (
@@ -25,15 +25,15 @@ import (
 
 const (
 	version = 1 // changes whenever the same file would yield other blocks
-	// maxFileBytes bounds the tree of a file, which takes some 100 bytes for
-	// each of its own. Larger ones are read as text, in parts.
+	// maxFileBytes limits the tree of a file, which takes some 100 bytes per byte
+	// of the file. Larger ones are read as text, in parts.
 	maxFileBytes = 4 << 20
 	maxDocuments = 10_000
-	// maxBrackets bounds how deep lists and mappings on one line nest: the
-	// reader of the syntax follows them by recursion.
+	// maxBrackets limits the nesting of lists and mappings on one line: the syntax
+	// reader is recursive.
 	maxBrackets = 500
-	// smallBytes is up to where a mapping stays one block, and maxBlockBytes
-	// where what has no keys is cut.
+	// smallBytes is the size up to which a mapping stays one block; maxBlockBytes
+	// is where text without keys is split.
 	smallBytes    = 1 << 10
 	maxBlockBytes = 4 << 10
 	maxLevel      = 6 // of headings
@@ -56,7 +56,7 @@ func (*format) Types() []parser.FileType {
 }
 func (*format) Options() []string { return []string{"encoding"} }
 
-// mediaType is of RFC 9512.
+// mediaType is from RFC 9512.
 const mediaType = "application/yaml"
 
 // Open implements parser.Format.
@@ -92,14 +92,14 @@ type reader struct {
 	source string
 	lines  []string // of source
 	out    []sheaf.Block
-	from   int // lines before this one, counted from 0, are in blocks
+	from   int // lines before this one, counted from 0, are already in blocks
 }
 
 func newReader(source string) *reader {
 	return &reader{source: source, lines: strings.Split(source, "\n")}
 }
 
-// nested is how deep the brackets of b nest, at most: those in texts count too.
+// nested returns the maximum nesting of brackets in b; those in strings count too.
 func nested(b string) int {
 	deep, most := 0, 0
 	for i := range len(b) {
@@ -155,8 +155,8 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// begin is the line where a node begins, with the comment lines and the marks
-// of a document before it.
+// begin is the line where a node begins, including preceding comments and document
+// markers.
 func (r *reader) begin(n *syntax.Node) int {
 	at := min(max(n.Line-1, r.from), len(r.lines))
 	for at > r.from {
@@ -168,7 +168,7 @@ func (r *reader) begin(n *syntax.Node) int {
 	return at
 }
 
-// title names a document among others, as Kubernetes does, or by its number.
+// title names a document among several, as Kubernetes does, or by its number.
 func title(n *syntax.Node, number int) string {
 	kind, name := scalar(value(n, "kind")), scalar(value(value(n, "metadata"), "name"))
 	for _, key := range []string{"name", "title", "id"} {
@@ -182,7 +182,7 @@ func title(n *syntax.Node, number int) string {
 	return fmt.Sprintf("document %d", number)
 }
 
-// value is what a key of a mapping holds, nil when there is none.
+// value returns the value of a mapping's key, nil if there is none.
 func value(n *syntax.Node, key string) *syntax.Node {
 	if n == nil || n.Kind != syntax.MappingNode {
 		return nil
@@ -202,15 +202,15 @@ func scalar(n *syntax.Node) string {
 	return clean.Line(clean.Clip(n.Value, maxTitleBytes))
 }
 
-// node reads the lines up to end, which n fills. A key that holds more than a
-// plain value gets a heading; plain values stay together above, and below
-// another key's heading they get one of their own.
+// node reads the lines of n, up to end. A key with more than a plain value gets a
+// heading; plain values stay together above, and below another key's heading they
+// get one of their own.
 func (r *reader) node(n *syntax.Node, end, level int) {
 	if n.Kind != syntax.MappingNode || n.Style&syntax.FlowStyle != 0 || level > maxLevel {
 		r.code(end)
 		return
 	}
-	inner, plain := false, false // the last heading is of a key here; and what follows it has none yet
+	inner, plain := false, false // the last heading is of a key here; and plain values after it have theirs
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, held := n.Content[i], n.Content[i+1]
 		next := end
@@ -234,7 +234,7 @@ func (r *reader) node(n *syntax.Node, end, level int) {
 	}
 }
 
-// size is the number of bytes in the lines up to end that are in no block yet.
+// size is the number of bytes in the lines up to end that are not yet in a block.
 func (r *reader) size(end int) int {
 	n := 0
 	for _, l := range r.lines[min(r.from, end):end] {
@@ -249,8 +249,8 @@ func (r *reader) heading(text string, level int) {
 	}
 }
 
-// code makes blocks of the lines up to end, without the indentation that they
-// share. Long runs are cut before a line that is no deeper than the first.
+// code makes blocks of the lines up to end, without their common indentation. Long
+// runs are split before a line indented no deeper than the first.
 func (r *reader) code(end int) {
 	lines := r.lines[min(r.from, end):end]
 	r.from = max(r.from, end)

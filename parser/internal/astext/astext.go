@@ -1,6 +1,6 @@
-// Package astext hands a file over to the format of plain text: what the
-// formats of markup and configuration do with files that are too large or too
-// broken to have a structure.
+// Package astext passes a file to the plain text format: used by the formats of
+// markup and configuration for files that are too large or too broken to have a
+// structure.
 package astext
 
 import (
@@ -11,8 +11,8 @@ import (
 	"sheaf/parser"
 )
 
-// Version is that of the format of plain text: it belongs into the version of
-// a format that falls back to it.
+// Version is that of the plain text format: it is part of the version of a format
+// that falls back to it.
 func Version(formats *parser.Registry) int {
 	if f, ok := formats.ByMediaType(parser.MediaText); ok {
 		return f.Version()
@@ -20,7 +20,7 @@ func Version(formats *parser.Registry) int {
 	return 0
 }
 
-// Open reads file as text. why becomes a warning of the plan.
+// Open reads file as text. why becomes a warning in the plan.
 func Open(ctx context.Context, formats *parser.Registry, file *os.File, o parser.Options, why sheaf.Warning) (parser.Document, error) {
 	f, ok := formats.ByMediaType(parser.MediaText)
 	if !ok {

@@ -1,7 +1,7 @@
-// Package charset decides in which encoding a text file is written and decodes
-// it. The order is: what the request says, a byte order mark, valid UTF-8, the
-// zero bytes of UTF-16, what the file declares, a statistical guess, and
-// windows-1252, in which every byte is a character.
+// Package charset detects the encoding of a text file and decodes it. In order: the
+// encoding in the request, a byte order mark, valid UTF-8, the zero bytes of
+// UTF-16, the file's own declaration, a statistical guess, and windows-1252, in
+// which every byte is a character.
 package charset
 
 import (
@@ -21,11 +21,11 @@ import (
 	"sheaf"
 )
 
-// SampleBytes is how much of a file the guess looks at. Measured: more than
-// 16 KB does not raise the hit rate of the statistical detector.
+// SampleBytes is how much of a file the guess examines. Measured: more than 16 KB
+// does not raise the hit rate of the statistical detector.
 const SampleBytes = 16 << 10
 
-// Guess is an encoding with the reason to believe in it.
+// Guess is an encoding and the evidence for it.
 type Guess struct {
 	Name       string `json:"name"`       // IANA name in lower case: "utf-8", "windows-1252"
 	BOM        int    `json:"bom"`        // bytes of the byte order mark to skip
@@ -49,9 +49,9 @@ func Lookup(label string) (encoding.Encoding, string, bool) {
 	return enc, name, true
 }
 
-// Detect looks at the beginning of a file. requested comes from the caller of
-// the API and is an error when it is unknown; declared comes from the file and
-// is ignored then. whole says that sample is all of the file.
+// Detect examines the beginning of a file. requested comes from the API caller and
+// is an error if unknown; declared comes from the file and is ignored if unknown.
+// whole means that sample is the entire file.
 func Detect(sample []byte, requested, declared string, whole bool) (Guess, error) {
 	bom := func() (Guess, bool) {
 		switch {
@@ -87,7 +87,8 @@ func Detect(sample []byte, requested, declared string, whole bool) (Guess, error
 			tested = tested[:n-1]
 		}
 	}
-	// Escape sequences of ISO-2022-JP are ASCII bytes: valid UTF-8, yet not it.
+	// Escape sequences of ISO-2022-JP are ASCII bytes: valid UTF-8, but a different
+	// encoding.
 	if utf8.Valid(tested) && bytes.IndexByte(tested, 0) < 0 && !bytes.Contains(tested, []byte("\x1b$")) {
 		return Guess{"utf-8", 0, 100, "valid"}, nil
 	}
@@ -96,7 +97,8 @@ func Detect(sample []byte, requested, declared string, whole bool) (Guess, error
 	}
 	if declared != "" {
 		if _, name, ok := Lookup(declared); ok && name != "utf-16" && name != "utf-16le" && name != "utf-16be" {
-			// Declared but broken UTF-8 is decoded as it says, with replacement characters.
+			// Broken UTF-8 that is declared as such is decoded as declared, with
+			// replacement characters.
 			if name != "utf-8" || mostlyUTF8(tested) {
 				return Guess{name, 0, 80, "declared"}, nil
 			}
@@ -113,8 +115,8 @@ func Detect(sample []byte, requested, declared string, whole bool) (Guess, error
 	return Guess{"windows-1252", 0, 0, "fallback"}, nil
 }
 
-// mostlyUTF8 tells a UTF-8 file with a few broken bytes from an 8-bit one: of
-// its bytes above ASCII at least nine in ten are parts of valid runes.
+// mostlyUTF8 distinguishes a UTF-8 file with a few broken bytes from an 8-bit one:
+// of its bytes above ASCII at least nine in ten are parts of valid runes.
 func mostlyUTF8(b []byte) bool {
 	good, bad := 0, 0
 	for i := 0; i < len(b); {
@@ -133,7 +135,7 @@ func mostlyUTF8(b []byte) bool {
 	return good > 0 && good >= 9*bad
 }
 
-// utf16Of finds two-byte text without a mark: the zero bytes stand on one side.
+// utf16Of detects UTF-16 text without a mark: the zero bytes are all on one side.
 func utf16Of(b []byte) string {
 	b = b[:min(len(b), 4096)&^1]
 	if len(b) < 8 {
@@ -167,8 +169,8 @@ func DetectFile(f *os.File, size int64, requested, declared string) (Guess, []by
 	if err != nil || g.How != "valid" || int64(n) == size {
 		return g, head, err
 	}
-	// ASCII at the front says nothing about the rest: look further, up to
-	// 1 MB, for the first bytes that do.
+	// ASCII at the start says nothing about the rest: search further, up to 1 MB,
+	// for the first non-ASCII bytes.
 	if asciiOnly(head) {
 		rest := make([]byte, min(size, 1<<20)-int64(n))
 		m, _ := f.ReadAt(rest, int64(n))
@@ -199,8 +201,8 @@ func (g Guess) Unicode() bool { return g.Name == "utf-8" || g.Name == "" }
 // Wide reports whether a character takes at least two bytes.
 func (g Guess) Wide() bool { return strings.HasPrefix(g.Name, "utf-16") }
 
-// Reader decodes r, from which the mark has been skipped, to UTF-8. Bytes that
-// are none become the replacement character.
+// Reader decodes r, from which the mark has been skipped, to UTF-8. Invalid bytes
+// become the replacement character.
 func (g Guess) Reader(r io.Reader) io.Reader {
 	if g.Unicode() {
 		return r
@@ -211,7 +213,7 @@ func (g Guess) Reader(r io.Reader) io.Reader {
 	return r
 }
 
-// Decode turns b, which may still begin with the mark, into UTF-8.
+// Decode converts b, which may still begin with the mark, to UTF-8.
 func (g Guess) Decode(b []byte) []byte {
 	if g.BOM > 0 && len(b) >= g.BOM {
 		b = b[g.BOM:]
@@ -233,7 +235,7 @@ func (g Guess) Decode(b []byte) []byte {
 	return out
 }
 
-// Warnings tells the reader of a result that the encoding was guessed.
+// Warnings reports that the encoding was guessed.
 func (g Guess) Warnings() []sheaf.Warning {
 	if g.How != "guessed" && g.How != "fallback" || g.Confidence >= 80 {
 		return nil
@@ -252,7 +254,7 @@ func (g Guess) Metadata(m map[string]string) map[string]string {
 	return m
 }
 
-// ReadFile reads and decodes all of f, at most limit bytes of it.
+// ReadFile reads and decodes all of f, at most limit bytes.
 func ReadFile(f *os.File, limit int64, what, requested, declared string) ([]byte, Guess, error) {
 	st, err := f.Stat()
 	if err != nil {

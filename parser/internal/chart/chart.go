@@ -1,6 +1,6 @@
-// Package chart reads the figures behind a chart of an office document
-// (DrawingML, ISO/IEC 29500-1 chapter 21.2): a row for each category, a column
-// for each series, as the file keeps them for programs that do not calculate.
+// Package chart reads the figures behind a chart in an office document (DrawingML,
+// ISO/IEC 29500-1 chapter 21.2): a row per category, a column per series, as cached
+// in the file for programs that do not calculate.
 package chart
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sheaf/parser/internal/xmlscan"
 )
 
-// Bounds: a chart of more is no chart that anyone reads.
+// Limits: no one reads a chart with more.
 const (
 	maxSeries = 200
 	maxPoints = 5_000 // of a series
@@ -25,13 +25,13 @@ type series struct {
 	category, data map[int]string
 }
 
-// Read makes a table of a chart's part, nil when the chart holds no figures.
-// A damaged part is read to where it breaks.
+// Read makes a table of a chart's part, nil if the chart has no figures. A damaged
+// part is read up to the damage.
 func Read(r io.Reader) *sheaf.Table {
 	var all []*series
 	var cur *series
 	var title strings.Builder
-	in := map[string]int{} // open elements that say what a text is
+	in := map[string]int{} // open elements that determine what a text is
 	point, last := 0, -1
 	value := ""
 	for s := xmlscan.New(r); ; {
@@ -59,7 +59,7 @@ func Read(r io.Reader) *sheaf.Table {
 			switch {
 			case in["v"] > 0:
 				value = clean.Clip(value+string(s.Text()), maxText)
-			case in["t"] > 0 && in["title"] > 0 && in["plotArea"] == 0 && title.Len() < maxText: // those in it are of axes
+			case in["t"] > 0 && in["title"] > 0 && in["plotArea"] == 0 && title.Len() < maxText: // titles inside plotArea belong to axes
 				title.Write(s.Text())
 			}
 		case xmlscan.End:
@@ -76,7 +76,7 @@ func Read(r io.Reader) *sheaf.Table {
 					cur.name = strings.TrimSpace(cur.name + " " + value)
 				case in["cat"]+in["xVal"] > 0:
 					if _, ok := cur.category[point]; ok {
-						value += " " + cur.category[point] // of several levels the outer comes last
+						value += " " + cur.category[point] // with several levels, the outer comes last
 					}
 					cur.category[point] = clean.Clip(value, maxText)
 				case in["val"]+in["yVal"] > 0:

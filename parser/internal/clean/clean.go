@@ -1,5 +1,5 @@
-// Package clean makes the text that formats put into blocks: valid UTF-8
-// without control characters, whatever the file held.
+// Package clean prepares the text that formats put into blocks: valid UTF-8 without
+// control characters, whatever the file contained.
 package clean
 
 import (
@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text keeps lines and tabs and drops every other control character, byte
-// order marks, soft hyphens and zero-width spaces, which break words for
-// search. Line ends become \n, no-break spaces become spaces.
+// Text keeps newlines and tabs and drops every other control character, byte order
+// marks, soft hyphens and zero-width spaces, which break words for search. Line
+// ends become \n, no-break spaces become spaces.
 func Text(s string) string {
 	i := sound(s)
 	if i == len(s) {
@@ -41,8 +41,8 @@ func Text(s string) string {
 	}
 }
 
-// sound is how many bytes of s stay as they are, up to the first character
-// that Text drops or replaces.
+// sound returns how many bytes of s need no change, up to the first character that
+// Text drops or replaces.
 func sound(s string) int {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -67,8 +67,8 @@ func sound(s string) int {
 // Line is Text on one line: runs of white space become one space.
 func Line(s string) string { return strings.Join(strings.Fields(Text(s)), " ") }
 
-// Lines is Text with white space folded within each line, lines kept, empty
-// ones at the ends dropped and no more than one empty line in a row.
+// Lines is Text with white space collapsed within each line, newlines kept, empty
+// lines at the ends dropped and at most one empty line in a row.
 func Lines(s string) string {
 	s = Text(s)
 	var b strings.Builder

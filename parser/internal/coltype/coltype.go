@@ -1,5 +1,5 @@
-// Package coltype finds out what the columns of a table hold, once per
-// document, so that all its ranges agree.
+// Package coltype infers the column types of a table, once per document, so that
+// all its ranges agree.
 package coltype
 
 import (
@@ -51,7 +51,7 @@ const (
 	all = canInt | canNum | canDate | canBool
 )
 
-// Of is the type of one value, "" for an empty one.
+// Of returns the type of one value, "" for an empty one.
 func Of(s string) string {
 	m := mask(s)
 	switch {
@@ -69,8 +69,7 @@ func Of(s string) string {
 	return Text
 }
 
-// Inferrer looks at rows. A column has a type when every value that is not
-// empty has it.
+// Inferrer examines rows. A column has a type if every non-empty value has it.
 type Inferrer struct{ cols []uint8 }
 
 // Row adds a row.
@@ -87,7 +86,7 @@ func (in *Inferrer) Row(row []string) {
 	}
 }
 
-// Types of the columns seen so far.
+// Types returns the types of the columns seen so far.
 func (in *Inferrer) Types() []string {
 	out := make([]string, len(in.cols))
 	for i, c := range in.cols {
@@ -135,8 +134,8 @@ func mask(s string) uint8 {
 	return m
 }
 
-// numeric is 1 for an integer, 2 for a number, 0 for neither. A leading zero
-// makes a code, not a number; so does more than 18 digits.
+// numeric returns 1 for an integer, 2 for a number, 0 for neither. A leading zero
+// makes a code, not a number; so do more than 18 digits.
 func numeric(s string) int {
 	if s[0] == '-' || s[0] == '+' {
 		s = s[1:]
@@ -184,7 +183,7 @@ func numeric(s string) int {
 	return 2
 }
 
-// isDate knows 2026-01-31, 2026/01/31, 31.01.2026 and 31/01/2026, with or
+// isDate recognizes 2026-01-31, 2026/01/31, 31.01.2026 and 31/01/2026, with or
 // without a time after a space or a T.
 func isDate(s string) bool {
 	day, _, _ := strings.Cut(strings.Replace(s, "T", " ", 1), " ")
@@ -221,9 +220,9 @@ func isDate(s string) bool {
 	return false
 }
 
-// Header reports whether first names the columns of the rows that follow:
-// its cells are short texts, all different, and below them stand other kinds
-// of values, or at least other values.
+// Header reports whether first names the columns of the rows that follow: its cells
+// are short, distinct texts, and the values below them are of other types, or at
+// least different.
 func Header(first []string, rest [][]string) bool {
 	names, filled := map[string]bool{}, 0
 	for _, c := range first {

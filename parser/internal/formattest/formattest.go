@@ -1,4 +1,4 @@
-// Package formattest holds what every format promises, for the tests of each.
+// Package formattest checks what every format promises, for the tests of each.
 package formattest
 
 import (
@@ -22,10 +22,10 @@ import (
 	"sheaf/parser"
 )
 
-// Update is set by -update: golden files are written anew.
+// Update is set by -update: golden files are rewritten.
 var Update = flag.Bool("update", false, "write the golden files anew")
 
-// Zip packs parts, given as name and content in turn.
+// Zip packs parts, given as alternating names and contents.
 func Zip(parts ...string) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -35,7 +35,7 @@ func Zip(parts ...string) []byte {
 			_, err = w.Write([]byte(parts[i+1]))
 		}
 		if err != nil {
-			panic(err) // a buffer takes everything
+			panic(err) // writing to a buffer never fails
 		}
 	}
 	if err := z.Close(); err != nil {
@@ -45,7 +45,7 @@ func Zip(parts ...string) []byte {
 }
 
 // ZipDirectory packs one part and lists it under each of the names, which are as
-// long as the part's own. edit, which may be nil, changes each record of the
+// long as the part's own. edit, which may be nil, modifies each record of the
 // directory (APPNOTE.TXT 4.3.12).
 func ZipDirectory(name, content string, edit func(record []byte), names ...string) []byte {
 	b := Zip(name, content)
@@ -67,16 +67,15 @@ func ZipDirectory(name, content string, edit func(record []byte), names ...strin
 	return append(out, tail...)
 }
 
-// maxFuzzed is a hundred times what the slowest input of the fuzzers takes.
+// maxFuzzed is a hundred times what the slowest fuzzer input takes.
 const maxFuzzed = 20 * time.Second
 
-// Read plans and parses content as a task would, range by range, and checks
-// the contract of parser.Document on the way. shards reads the ranges that
-// have a shard; it may be nil for formats without.
+// Read plans and parses content as a task would, range by range, and checks the
+// contract of parser.Document on the way. shards reads the ranges that have a
+// shard; it may be nil for formats without any.
 //
-// In a worker that fuzzes, content that takes longer than maxFuzzed ends the
-// process, so that it is written down as a finding: the fuzzer itself has no
-// bound on one input.
+// In a fuzz worker, content that takes longer than maxFuzzed ends the process, so
+// that it is recorded as a finding: the fuzzer itself does not limit one input.
 func Read(t testing.TB, f parser.Format, content []byte, o parser.Options, shards parser.Format) (*parser.Plan, []sheaf.UnitResult, error) {
 	t.Helper()
 	if w := flag.Lookup("test.fuzzworker"); w != nil && w.Value.String() == "true" {
@@ -221,7 +220,7 @@ func cleanText(t testing.TB, s string) {
 	}
 }
 
-// Golden compares what was read with testdata/name.json; -update writes it.
+// Golden compares the result with testdata/name.json; -update rewrites it.
 func Golden(t *testing.T, name string, plan *parser.Plan, units []sheaf.UnitResult) {
 	t.Helper()
 	got, err := json.MarshalIndent(struct {

@@ -1,5 +1,5 @@
-// Package grid lays cells that span rows and columns out into a table of
-// plain rows.
+// Package grid converts cells that span rows and columns into a table of plain
+// rows.
 package grid
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sheaf"
 )
 
-// Bounds of one table: spans in a hostile file multiply.
+// Limits of one table: spans in a hostile file multiply.
 const (
 	MaxColumns = 1_000
 	MaxCells   = 1_000_000
@@ -17,15 +17,15 @@ const (
 // Builder takes cells in reading order.
 type Builder struct {
 	rows    [][]string
-	header  []bool // of each row: all its cells are headers
-	carry   []span // per column: a cell of an earlier row that reaches down
+	header  []bool // per row: all its cells are headers
+	carry   []span // per column: a cell of an earlier row that extends down
 	cells   int
 	row     []string
 	used    int
 	heads   int
 	filled  int
 	open    bool
-	Clipped bool // cells were dropped at a bound
+	Clipped bool // cells were dropped at a limit
 }
 
 type span struct {
@@ -39,9 +39,9 @@ func (b *Builder) Row() {
 	b.open, b.row, b.used, b.heads, b.filled = true, nil, 0, 0, 0
 }
 
-// Cell adds a cell to the row. A text that reaches down is repeated in each
-// row, since a row is read alone; one that reaches across is repeated only in
-// a header, where each column needs its name.
+// Cell adds a cell to the row. A text spanning rows is repeated in each row, since
+// a row is read alone; one spanning columns is repeated only in a header, where
+// each column needs its name.
 func (b *Builder) Cell(text string, across, down int, header bool) {
 	if !b.open {
 		b.Row()
@@ -113,11 +113,11 @@ func (b *Builder) end() {
 	b.header = append(b.header, b.heads == b.filled)
 }
 
-// HeadRow makes the open row a header whatever its cells say.
+// HeadRow makes the open row a header regardless of its cells.
 func (b *Builder) HeadRow() { b.heads = max(b.filled, 1); b.filled = b.heads }
 
-// Table is what was built, nil when no cell has text. Leading header rows
-// become the columns' names, joined where there are several.
+// Table returns the result, nil if no cell has text. Leading header rows become the
+// columns' names, joined if there are several.
 func (b *Builder) Table() *sheaf.Table {
 	b.end()
 	width, text := 0, false
@@ -137,7 +137,7 @@ func (b *Builder) Table() *sheaf.Table {
 		heads++
 	}
 	if heads == len(b.rows) {
-		heads = min(1, heads-1) // nothing but headers: the first is the header of the others
+		heads = min(1, heads-1) // only headers: the first is the header of the others
 	}
 	t := &sheaf.Table{}
 	if heads > 0 {
@@ -170,10 +170,10 @@ func (b *Builder) Table() *sheaf.Table {
 	return t
 }
 
-// Column is the index that the row's next cell will have.
+// Column is the index of the row's next cell.
 func (b *Builder) Column() int { return b.used }
 
-// Plain renders a table inside a cell: a line per row.
+// Plain renders a table inside a cell: one line per row.
 func Plain(t *sheaf.Table) string {
 	lines := make([]string, 0, len(t.Rows)+1)
 	if t.Columns != nil {

@@ -19,31 +19,31 @@ import (
 	"sheaf/parser/internal/grid"
 )
 
-// Result is what a page holds.
+// Result is the content of a page.
 type Result struct {
 	Blocks   []sheaf.Block
 	Metadata map[string]string // title, author, description, keywords, language, created, modified
 	Warnings []sheaf.Warning
 }
 
-// Bounds.
+// Limits.
 const (
-	// maxTags is where building a tree would cost more memory than the
-	// process has: a node takes some 150 bytes.
+	// maxTags is where building a tree would exceed the process's memory: a node
+	// takes some 150 bytes.
 	maxTags = 2 << 20
-	// maxTreeBytes stops a page whose unclosed tags multiply in the tree: the
-	// standard's parser opens up to 512 of them again in every paragraph.
+	// maxTreeBytes stops a page whose unclosed tags multiply in the tree: a
+	// standard parser reopens up to 512 of them in every paragraph.
 	maxTreeBytes = 320 << 20
 	// maxDepth is x/net/html's own limit on open elements; the walk over its
 	// tree is no deeper than that plus the levels it inserts.
 	maxDepth     = 640
 	maxListLevel = 9
-	maxImages    = 10_000 // that stand together, or in a table
+	maxImages    = 10_000 // in a row, or in a table
 )
 
 var declared = regexp.MustCompile(`(?i)(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.\-]+)`)
 
-// Declared finds the encoding that a page names in its first 4 KB.
+// Declared returns the encoding that a page declares in its first 4 KB.
 func Declared(head []byte) string {
 	if m := declared.FindSubmatch(head[:min(len(head), 4096)]); m != nil {
 		return string(m[1])
@@ -51,13 +51,13 @@ func Declared(head []byte) string {
 	return ""
 }
 
-// Read parses a page in UTF-8. Broken markup is read as browsers read it, so
-// there is no error; markup too deep or too large for a tree is read as text.
+// Read parses a page in UTF-8. Broken markup is read as browsers read it, so there
+// is no error; markup too deep or too large for a tree is read as text.
 func Read(page []byte) *Result { return ReadIllustrated(page, nil) }
 
-// ReadIllustrated is Read for a page whose pictures can be drawn: name turns
-// their addresses into what blocks call them, "" for none (see
-// sheaf.Block.Picture). Nil draws none.
+// ReadIllustrated is Read for a page whose pictures can be drawn: name maps their
+// addresses to the names used in blocks, "" for none (see sheaf.Block.Picture). Nil
+// draws none.
 func ReadIllustrated(page []byte, name func(src string) string) *Result {
 	w := &walker{res: &Result{Metadata: map[string]string{}}, name: name}
 	if bytes.Count(page, []byte("<")) <= maxTags {
@@ -73,7 +73,7 @@ func ReadIllustrated(page []byte, name func(src string) string) *Result {
 	return w.res
 }
 
-// guard stops the tree from growing without bound.
+// guard limits the growth of the tree.
 type guard struct {
 	r    io.Reader
 	base uint64
@@ -103,14 +103,13 @@ type walker struct {
 	quote  int
 	pre    int
 	lang   string
-	images []sheaf.Block           // met since the last block
-	nested bool                    // inside a cell: no tables of its own
-	name   func(src string) string // nil where pictures are not drawn
+	images []sheaf.Block           // encountered since the last block
+	nested bool                    // inside a cell: nested tables are not read as tables
+	name   func(src string) string // nil if pictures are not drawn
 	silent []sheaf.Block           // pictures in the cells of a table, which follow it
 }
 
-// image notes a picture: one without a readable description only where it can
-// be drawn.
+// image records a picture: without a readable description only if it can be drawn.
 func (w *walker) image(alt, src string) {
 	b := sheaf.Block{Kind: sheaf.BlockImage}
 	if w.name != nil && len(w.images)+len(w.silent) < maxImages {
@@ -132,8 +131,7 @@ func (w *walker) image(alt, src string) {
 	}
 }
 
-// drawing notes the pictures that a drawing (SVG) is made of, as covers of
-// books are.
+// drawing records the pictures in a drawing (SVG), such as the cover of a book.
 func (w *walker) drawing(n *html.Node, depth int) {
 	for c := n.FirstChild; c != nil && depth <= maxDepth; c = c.NextSibling {
 		if c.Type == html.ElementNode && c.Data == "image" {
@@ -177,7 +175,7 @@ func trimLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// block walks an element that stands on lines of its own.
+// block walks a block-level element.
 func (w *walker) block(n *html.Node, depth int, kind sheaf.BlockKind, level int) {
 	w.flush()
 	oldKind, oldLevel := w.kind, w.level
@@ -273,10 +271,10 @@ func (w *walker) walk(n *html.Node, depth int) {
 	case atom.Table:
 		w.table(n, depth)
 	case atom.P, atom.Div, atom.Section, atom.Article, atom.Dl, atom.Dt, atom.Header, atom.Footer, atom.Main, atom.Aside, atom.Nav, atom.Figure, atom.Form, atom.Fieldset, atom.Legend, atom.Address, atom.Caption, atom.Body, atom.Center, atom.Details, atom.Summary, atom.Dialog, atom.Hgroup, atom.Search, atom.Option, atom.Optgroup,
-		atom.Tr, atom.Td, atom.Th, atom.Tbody, atom.Thead, atom.Tfoot: // of a table that is layout
+		atom.Tr, atom.Td, atom.Th, atom.Tbody, atom.Thead, atom.Tfoot: // of a layout table
 		w.block(n, depth, "", 0)
 	default:
-		if n.Data == "annotation" || n.Data == "annotation-xml" { // the source of a formula, beside its text
+		if n.Data == "annotation" || n.Data == "annotation-xml" { // the source of a formula, next to its text
 			return
 		}
 		w.children(n, depth)
@@ -366,8 +364,8 @@ func firstElement(n *html.Node) *html.Node {
 	return nil
 }
 
-// table reads a grid of data; a table that only lays out a page is read as
-// the blocks that stand in it.
+// table reads a data table; a table that only lays out a page is read as the blocks
+// in it.
 func (w *walker) table(n *html.Node, depth int) {
 	w.flush()
 	if w.nested || isLayout(n) {
@@ -423,7 +421,7 @@ func span(n *html.Node, key string) int {
 	return min(v, 1000)
 }
 
-// cell is the text of a cell, its paragraphs and list items on lines.
+// cell returns the text of a cell, its paragraphs and list items on separate lines.
 func (w *walker) cell(n *html.Node, depth int) string {
 	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true, name: w.name}
 	in.children(n, depth)
@@ -444,9 +442,9 @@ func (w *walker) cell(n *html.Node, depth int) string {
 	return strings.Join(parts, "\n")
 }
 
-// isLayout tells a table that arranges a page from one that holds data: it
-// says so, it has one column or one row of prose, or its cells hold
-// headings or tables and no header row names its columns.
+// isLayout distinguishes a layout table from a data table: it is marked as one, it
+// has one column or one row of prose, or its cells contain headings or tables and
+// no header row names its columns.
 func isLayout(n *html.Node) bool {
 	switch attr(n, "role") {
 	case "presentation", "none":
@@ -476,7 +474,7 @@ func isLayout(n *html.Node) bool {
 			case atom.Table, atom.H1, atom.H2, atom.H3, atom.H4, atom.Form, atom.Article, atom.Section:
 				blocks++
 				if c.DataAtom == atom.Table {
-					continue // its own rows are not ours
+					continue // the rows of an inner table do not count
 				}
 			}
 			look(c, depth+1)

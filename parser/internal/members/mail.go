@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// LooksLikeMail wants two of the header fields that mail systems always write
-// before the first empty line, and nothing there that is not a field.
+// LooksLikeMail requires two of the header fields that mail systems always write
+// before the first empty line, and only fields there.
 func LooksLikeMail(head []byte) bool {
 	fields := 0
 	for line := range bytes.Lines(head[:min(len(head), 16<<10)]) {

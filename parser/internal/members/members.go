@@ -1,6 +1,6 @@
-// Package members reads the files that lie inside others, the attachments of
-// a mail and the members of an archive, through the format that takes each.
-// What is wrong with one is a verdict on its unit, never on the whole.
+// Package members reads files inside others, the attachments of a mail and the
+// members of an archive, through the format for each. A problem with one is a
+// verdict on its unit, never on the whole.
 package members
 
 import (
@@ -17,10 +17,10 @@ import (
 	"sheaf/parser/internal/whole"
 )
 
-// Bounds on what files inside files can unfold to.
+// Limits on what nested files can expand to.
 const (
 	MaxDepth = 3
-	// maxParts and maxBytes are for everything below one unit of the outermost
+	// maxParts and maxBytes apply to everything below one unit of the outermost
 	// file: a reader of a range of its units sees the same as a reader of all.
 	maxParts     = 256
 	maxBytes     = 256 << 20
@@ -28,13 +28,13 @@ const (
 	maxWarnings  = 50
 )
 
-// Budget is what is left for the files inside one unit of the outermost file.
+// Budget is what remains for the files inside one unit of the outermost file.
 type Budget struct {
 	Parts int
 	Bytes int64
 }
 
-// Take uses up the budget for one file of so many bytes.
+// Take charges one file of that many bytes to the budget.
 func (b *Budget) Take(bytes int64) bool {
 	if b.Parts <= 0 || bytes > b.Bytes {
 		return false
@@ -44,7 +44,7 @@ func (b *Budget) Take(bytes int64) bool {
 	return true
 }
 
-// place is where the file lies that is opened with a context.
+// place is the nesting position of the file opened with a context.
 type place struct {
 	depth  int     // 0 for the outermost
 	budget *Budget // nil for the outermost
@@ -52,15 +52,15 @@ type place struct {
 
 type placeKey struct{}
 
-// Reader reads files inside the one that Options belong to.
+// Reader reads files inside the file that Options belong to.
 type Reader struct {
 	Formats *parser.Registry
 	Options parser.Options // of the outer file
-	Noun    string         // what one is called: "attachment"
-	Path    string         // put before names in headings: "archive.zip/"; may be empty
+	Noun    string         // what a member is called: "attachment"
+	Path    string         // prefix of names in headings: "archive.zip/"; may be empty
 }
 
-// Read makes unit n of the content of the file name. mediaType may be empty.
+// Read makes unit n from the content of the file name. mediaType may be empty.
 func (m Reader) Read(ctx context.Context, n int, name, mediaType string, content io.ReaderAt, size int64) sheaf.UnitResult {
 	u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Label: m.Path + name}
 	verdict := func(s sheaf.UnitStatus, code, message string) sheaf.UnitResult {
@@ -83,7 +83,7 @@ func (m Reader) Read(ctx context.Context, n int, name, mediaType string, content
 	if kind, _ := m.Formats.TypeOf(mediaType); at.depth >= MaxDepth && kind.Nests {
 		return verdict(sheaf.UnitSkipped, "too_deep", fmt.Sprintf("The %s %s lies more than %d files deep and was not read; upload it by itself.", m.Noun, name, MaxDepth))
 	}
-	// What lies in the outermost file was counted there; all below one of its
+	// Files in the outermost one were counted there; everything below one of its
 	// units shares a budget.
 	if at.budget == nil {
 		at.budget = &Budget{Parts: maxParts, Bytes: maxBytes}
@@ -139,10 +139,10 @@ func (m Reader) blocks(ctx context.Context, format parser.Format, mediaType, nam
 			warnings = append(warnings, sheaf.Warning{Code: u.Code, Message: u.Message})
 		}
 		for _, b := range u.Blocks {
-			// Places and rows of the inner file mean nothing in the outer.
+			// Positions and rows of the inner file mean nothing in the outer.
 			b.Page, b.Spans, b.Picture = n, nil, ""
 			if b.Kind == sheaf.BlockImage && b.Text == "" {
-				continue // a picture of the inner file, which nobody draws
+				continue // a picture of the inner file, which cannot be drawn
 			}
 			if b.Table != nil {
 				t := *b.Table

@@ -1,5 +1,5 @@
-// Package ocr reads the text of pictures with tesseract, an optional program:
-// for image files and for pages of PDFs that have no text layer.
+// Package ocr reads the text in pictures with tesseract, an optional program: for
+// image files and for pages of PDFs without a text layer.
 package ocr
 
 import (
@@ -22,28 +22,28 @@ import (
 )
 
 const (
-	// revision changes whenever the same picture would be read as other text.
+	// revision changes whenever the same picture would yield different text.
 	revision = "2 "
-	// Of one page. Measured: 2 CPU-seconds and 84 MB at 200 dpi.
+	// Per page. Measured: 2 CPU-seconds and 84 MB at 200 dpi.
 	timeout        = 2 * time.Minute
 	maxMemoryBytes = 1 << 30
 	maxOutputBytes = 32 << 20
-	// DPI at which pages are drawn for recognition: measured, 150 and 300 read
-	// as well, and 300 costs more.
+	// DPI is the resolution at which pages are drawn for OCR: measured, 150 and 300
+	// read equally well, and 300 costs more.
 	DPI = 200
-	// uncertain is the mean confidence of words under which a page is warned of.
+	// uncertain is the mean confidence of words below which a page gets a warning.
 	uncertain = 60
 	// minConfidence of a word; below it tesseract sees letters in dirt.
 	minConfidence = 20
 )
 
-// Config of text recognition.
+// Config configures OCR.
 type Config struct {
-	Tesseract string // path, or a name in PATH; "" when it shall not be used
+	Tesseract string // path, or a name in PATH; "" to disable it
 	Languages string // as tesseract names them, joined by "+": "eng+deu"; "" means eng
 }
 
-// On reports whether the program is there.
+// On reports whether the program is installed.
 func (c Config) On() bool {
 	_, err := c.find("")
 	return err == nil
@@ -66,9 +66,9 @@ func (c Config) languages() string {
 	return c.Languages
 }
 
-// Digest is a number that goes into a format's version: what is recognised
-// depends on the languages. It is 0 when nothing is recognised, else at least
-// 1,000, and leaves the last three digits free.
+// Digest is a number that goes into a format's version: the text depends on the
+// languages. It is 0 if OCR is off, otherwise at least 1,000, and leaves the last
+// three digits free.
 func (c Config) Digest() int {
 	if !c.On() {
 		return 0
@@ -76,14 +76,13 @@ func (c Config) Digest() int {
 	return 1000 * int(1+xxhash.Sum64String(revision+c.languages())%100_000)
 }
 
-// Text is what was read of a picture.
+// Text is the text read from a picture.
 type Text struct {
 	Blocks     []sheaf.Block
 	Confidence int // mean over the words, in percent
 }
 
-// Verdict turns what was read into that of the unit u: its status, blocks and
-// message.
+// Verdict sets the status, blocks and message of the unit u.
 func (t Text) Verdict(u *sheaf.UnitResult) {
 	if len(t.Blocks) == 0 {
 		u.Status, u.Code, u.Message = sheaf.UnitBlank, "no_text", "Text recognition found no text here."
@@ -97,7 +96,7 @@ func (t Text) Verdict(u *sheaf.UnitResult) {
 }
 
 // Read recognises page number n (from 1) of the picture at path, which has dpi
-// pixels an inch; temp is where it may keep files. The blocks are placed on
+// pixels per inch; temp is its folder for temporary files. The blocks are placed on
 // unit page, in points.
 func (c Config) Read(ctx context.Context, temp, path string, n, page, dpi int) (Text, error) {
 	exe, err := c.find("Reading pictures")
@@ -114,8 +113,9 @@ func (c Config) Read(ctx context.Context, temp, path string, n, page, dpi int) (
 	}
 	out, err := program.Run{
 		Path: exe, Dir: dir, Timeout: timeout, MemoryBytes: maxMemoryBytes, OutputBytes: maxOutputBytes,
-		Env: []string{"OMP_THREAD_LIMIT=1"}, // pages are read beside each other, not parts of one
-		// With a look at which way up the page lies; where its data is missing, pages are taken as upright.
+		Env: []string{"OMP_THREAD_LIMIT=1"}, // pages are read in parallel, not parts of one
+		// Detects the page's orientation; without the data for that, pages are
+		// assumed upright.
 		Args: []string{path, "-", "--psm", "1", "--dpi", strconv.Itoa(dpi), "-l", c.languages(), "-c", "tessedit_page_number=" + strconv.Itoa(n-1), "tsv"},
 	}.Do(ctx)
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && strings.Contains(f.Detail, "Failed loading language") {
@@ -186,8 +186,8 @@ func parse(tsv string, page int, scale float64) Text {
 	return t
 }
 
-// join makes a paragraph of lines. A word that is cut at a line's end is put
-// together again when it goes on in lower case.
+// join makes a paragraph of lines. A word broken at a line's end is rejoined if it
+// continues in lower case.
 func join(lines []line, page int) (sheaf.Block, bool) {
 	var text strings.Builder
 	b := sheaf.Block{Kind: sheaf.BlockParagraph, Page: page}

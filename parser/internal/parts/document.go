@@ -9,12 +9,12 @@ import (
 	"sheaf/parser/internal/charset"
 )
 
-// Document is a line-based file: one unit, or a unit a part when it is large.
+// Document is a line-based file: one unit, or one per part if it is large.
 type Document struct {
 	File  *os.File
 	Guess charset.Guess
 	Cuts  []Slice
-	Unit  func(b []byte, n int) sheaf.UnitResult // makes unit n of the bytes of its part
+	Unit  func(b []byte, n int) sheaf.UnitResult // makes unit n from the bytes of its part
 }
 
 func (d *Document) Close() error { return nil }

@@ -1,7 +1,6 @@
-// Package parts cuts large line-based files into pieces of about one size, so
-// that a log of 100 MB becomes many tasks that each read only their own bytes.
-// The cuts follow from the bytes alone: every reader of the file finds the
-// same ones.
+// Package parts cuts large line-based files into pieces of similar size, so that a
+// log of 100 MB becomes many tasks that each read only their own bytes. The cuts
+// follow from the bytes alone: every reader of the file finds the same ones.
 package parts
 
 import (
@@ -17,22 +16,22 @@ import (
 )
 
 const (
-	// WholeBytes is up to where a file stays one unit.
+	// WholeBytes is the size up to which a file stays one unit.
 	WholeBytes = 2 << 20
-	// PartBytes is the aim for a part: some 250,000 tokens, a minute of work
+	// PartBytes is the target size of a part: some 250,000 tokens, a minute of work
 	// for an embedder.
 	PartBytes = 1 << 20
-	// maxLineBytes is how far past the aim a line end is looked for.
+	// maxLineBytes is how far past the target a newline is searched.
 	maxLineBytes = 256 << 10
-	// MaxFileBytes bounds the number of parts.
+	// MaxFileBytes limits the number of parts.
 	MaxFileBytes = 4 << 30
 )
 
 // Slice is a run of bytes of the file.
 type Slice struct{ Offset, Length int64 }
 
-// Cut finds the parts of f from offset start to size, each ending at the end
-// of a line if one is near. A file of up to WholeBytes is one part.
+// Cut finds the parts of f from offset start to size, each ending at the end of a
+// line if there is one nearby. A file of up to WholeBytes is one part.
 func Cut(f io.ReaderAt, start, size int64, g charset.Guess) ([]Slice, error) {
 	if size-start <= WholeBytes {
 		return []Slice{{start, size - start}}, nil
@@ -41,7 +40,7 @@ func Cut(f io.ReaderAt, start, size int64, g charset.Guess) ([]Slice, error) {
 	buf := make([]byte, maxLineBytes)
 	for at := start; at < size; {
 		end := at + PartBytes
-		if size-end < PartBytes/4 { // no crumb at the end
+		if size-end < PartBytes/4 { // no tiny part at the end
 			out = append(out, Slice{at, size - at})
 			break
 		}
@@ -56,8 +55,8 @@ func Cut(f io.ReaderAt, start, size int64, g charset.Guess) ([]Slice, error) {
 	return out, nil
 }
 
-// lineEnd is the offset after the first line end in b, or of a character's
-// start when there is none. b begins at an even distance from the text's start.
+// lineEnd is the offset after the first newline in b, or of a character's start if
+// there is none. b begins at an even distance from the text's start.
 func lineEnd(b []byte, g charset.Guess) int64 {
 	if g.Wide() {
 		for i := 0; i+1 < len(b); i += 2 {

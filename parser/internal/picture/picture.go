@@ -1,5 +1,5 @@
-// Package picture draws the pictures that stand inside office documents and
-// books, and has their text recognised where that is asked for.
+// Package picture draws the pictures in office documents and books, and runs OCR on
+// them if requested.
 package picture
 
 import (
@@ -33,18 +33,19 @@ import (
 
 // Limits.
 const (
-	maxBytes  = 64 << 20 // of one picture, packed as such
+	maxBytes  = 64 << 20 // per picture, compressed
 	maxPixels = 50 << 20 // unpacked, at up to 8 bytes each
-	maxSide   = 4096     // of what is drawn
+	maxSide   = 4096     // of the drawn picture
 )
 
-// drawn are the extensions of what Draw reads. EMF, WMF and SVG are drawings,
-// which take a program of their own.
+// drawn are the extensions that Draw reads. EMF, WMF and SVG are drawings, which
+// need a separate program.
 var drawn = map[string]bool{".png": true, ".jpg": true, ".jpeg": true, ".jpe": true, ".jfif": true, ".gif": true, ".bmp": true, ".dib": true, ".tif": true, ".tiff": true, ".webp": true}
 
-// Name is how blocks call the picture in a part of the file: by its checksum
-// and size, so that a slide that is as it was in another version of the file
-// means the same picture. It is "" for what is missing or cannot be drawn.
+// Name returns the name by which blocks refer to the picture in a part of the file:
+// its checksum and size, so that a slide unchanged from another version of the file
+// refers to the same picture. It is "" for a picture that is missing or cannot be
+// drawn.
 func Name(z *zipfile.Archive, part string) string {
 	if !drawn[strings.ToLower(path.Ext(part))] || !z.Has(part) {
 		return ""
@@ -52,7 +53,7 @@ func Name(z *zipfile.Archive, part string) string {
 	return fmt.Sprintf("%08x-%d", z.CRC(part), z.Size(part))
 }
 
-// find is the part that Name calls name.
+// find returns the part whose Name is name.
 func find(z *zipfile.Archive, name string) (string, bool) {
 	sum, size, ok := strings.Cut(name, "-")
 	crc, err := strconv.ParseUint(sum, 16, 32)
@@ -83,7 +84,7 @@ func Draw(z *zipfile.Archive, name string, side int) ([]byte, error) {
 	return JPEG(m, from, w, h)
 }
 
-// JPEG draws what lies in from as a JPEG of w × h pixels, on white.
+// JPEG draws the area from as a JPEG of w × h pixels, on white.
 func JPEG(m image.Image, from image.Rectangle, w, h int) ([]byte, error) {
 	var b bytes.Buffer
 	err := jpeg.Encode(&b, scaled(m, from, w, h), &jpeg.Options{Quality: 85})
@@ -92,12 +93,12 @@ func JPEG(m image.Image, from image.Rectangle, w, h int) ([]byte, error) {
 
 func scaled(m image.Image, from image.Rectangle, w, h int) *image.RGBA {
 	out := image.NewRGBA(image.Rect(0, 0, w, h))
-	stddraw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, stddraw.Src) // what is transparent is read on white
+	stddraw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, stddraw.Src) // transparent areas become white
 	xdraw.ApproxBiLinear.Scale(out, out.Bounds(), m, from, xdraw.Over, nil)
 	return out
 }
 
-// within is the size of a picture that fits into side × side pixels.
+// within returns the size of a picture scaled to fit into side × side pixels.
 func within(at image.Rectangle, side int) (w, h int) {
 	w, h = at.Dx(), at.Dy()
 	if longer := max(w, h); longer > side {
@@ -125,26 +126,26 @@ func decode(z *zipfile.Archive, part string) (image.Image, error) {
 	return m, nil
 }
 
-// Budget of time, by the deadline that the executor sets (20 s, and 5 s for
-// each page or its like).
+// Time budget, from the deadline set by the executor (20 s, plus 5 s per page or
+// equivalent).
 const (
 	fixed   = 10 * time.Second
 	perCost = 4 * time.Second
 	maxCost = 200
 )
 
-// Reader has the text of pictures recognised within a bound on time, which all
-// pictures of one answer share: what stands behind it is not read.
+// Reader runs OCR on pictures within a time limit shared by all pictures of one
+// answer: pictures beyond it are not read.
 type Reader struct {
 	Archive *zipfile.Archive
 	OCR     ocr.Config
 	TempDir string
-	Left    time.Duration // for all that is still to be read
+	Left    time.Duration // for everything still to be read
 	found   map[string]string
 }
 
-// Budget is what reading the pictures in blocks costs on top of units, in
-// pages, and how long the reading may take in all.
+// Budget returns the cost of units plus that of reading the pictures in blocks, in
+// pages, and the total time the reading may take.
 func Budget(units int, blocks []sheaf.Block) (cost int, left time.Duration) {
 	cost = units
 	for i := range blocks {
@@ -155,12 +156,12 @@ func Budget(units int, blocks []sheaf.Block) (cost int, left time.Duration) {
 	return cost, fixed + time.Duration(cost)*perCost
 }
 
-// least is the side, in pixels, below which a picture is taken for an ornament
-// and not read.
+// least is the side, in pixels, below which a picture is considered an ornament and
+// not read.
 const least = 64
 
-// Read adds the text of the pictures of a unit to their blocks, and says in
-// warnings what was not read.
+// Read adds the text of a unit's pictures to their blocks, and warns of what was
+// not read.
 func (r *Reader) Read(ctx context.Context, u *sheaf.UnitResult) error {
 	if r.found == nil {
 		r.found = map[string]string{}
@@ -211,7 +212,7 @@ func (r *Reader) Read(ctx context.Context, u *sheaf.UnitResult) error {
 	return nil
 }
 
-// read is the text in one picture, "" for none.
+// read returns the text in one picture, "" for none.
 func (r *Reader) read(ctx context.Context, name string) (string, error) {
 	part, ok := find(r.Archive, name)
 	if !ok {

@@ -8,12 +8,11 @@ import (
 	"syscall"
 )
 
-// withParent has the kernel kill the program when the thread that started it
-// ends, as a second net below the process group that it shares with the
-// parser's process.
+// withParent makes the kernel kill the program when the thread that started it
+// ends, as a fallback to the process group it shares with the parser's process.
 func withParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// family lists pid and all that descends from it (proc(5), stat).
+// family lists pid and all its descendants (proc(5), stat).
 func family(pid int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -27,9 +26,9 @@ func family(pid int) []int {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
-		// The name stands in parentheses and may hold anything.
+		// The name is in parentheses and may contain anything.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) < 2 {
 			continue
@@ -45,16 +44,16 @@ func family(pid int) []int {
 	return all
 }
 
-// killFamily kills pid and its descendants, the latter first, so that none is
-// orphaned out of sight.
+// killFamily kills pid and its descendants, the latter first, so that none escapes
+// as an orphan.
 func killFamily(pid int) {
 	all := family(pid)
 	for i := len(all) - 1; i >= 0; i-- {
-		_ = syscall.Kill(all[i], syscall.SIGKILL) // ESRCH: it is gone already
+		_ = syscall.Kill(all[i], syscall.SIGKILL) // ESRCH: already gone
 	}
 }
 
-// familyBytes is the resident memory of pid and its descendants.
+// familyBytes returns the resident memory of pid and its descendants.
 func familyBytes(pid int) int64 {
 	var sum int64
 	for _, p := range family(pid) {

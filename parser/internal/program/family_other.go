@@ -9,12 +9,12 @@ import (
 
 func withParent() *syscall.SysProcAttr { return nil }
 
-// killFamily reaches the program itself alone.
+// killFamily kills only the program itself.
 func killFamily(pid int) {
 	if p, err := os.FindProcess(pid); err == nil {
 		_ = p.Kill() // it may be gone already
 	}
 }
 
-// familyBytes is unknown: only the deadline bounds a program here.
+// familyBytes is unknown: only the deadline limits a program here.
 func familyBytes(int) int64 { return 0 }

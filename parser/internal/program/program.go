@@ -1,7 +1,7 @@
-// Package program runs the optional programs behind some formats: LibreOffice
-// and tesseract. They are started by the parser's child process, stay in its
-// process group and so die with it; here they also get a deadline, a bound on
-// memory and on output, and an environment of their own.
+// Package program runs the optional programs behind some formats: LibreOffice and
+// tesseract. They are started by the parser's child process, stay in its process
+// group and so die with it; this package adds a deadline, limits on memory and
+// output, and a separate environment.
 package program
 
 import (
@@ -20,9 +20,9 @@ import (
 
 // Program is a program that may or may not be installed.
 type Program struct {
-	Name     string // for people: "LibreOffice"
-	Command  string // path, or a name that is looked for in PATH; "" when it shall not be used
-	Packages string // what to install: the names in Debian and Ubuntu
+	Name     string // for display: "LibreOffice"
+	Command  string // path, or a name looked up in PATH; "" to disable it
+	Packages string // what to install: package names in Debian and Ubuntu
 	Setting  string // that names Command: "parser.soffice"
 }
 
@@ -50,7 +50,7 @@ type Run struct {
 	Env         []string
 	Stdin       io.Reader     // nil for none
 	Timeout     time.Duration // after which it is killed
-	MemoryBytes int64         // resident, with all that it starts, above which it is killed
+	MemoryBytes int64         // resident, including its descendants, above which it is killed
 	OutputBytes int           // of standard output, above which it is killed
 }
 
@@ -61,14 +61,14 @@ var (
 	errOutput  = errors.New("it printed too much")
 )
 
-// sampleEvery is how often the memory of a run is looked at.
+// sampleEvery is how often the memory of a run is sampled.
 const sampleEvery = 200 * time.Millisecond
 
-// Do runs the program to its end and returns its standard output. The error is
-// ctx's, or a *sheaf.Failure: parse_timeout, parser_out_of_memory, or
-// parser_crash for any other bad end, with the program's last words as detail.
+// Do runs the program to completion and returns its standard output. The error is
+// ctx's, or a *sheaf.Failure: parse_timeout, parser_out_of_memory, or parser_crash
+// for any other failure, with the program's last output as detail.
 func (r Run) Do(ctx context.Context) ([]byte, error) {
-	// The kernel ends the program when the thread that started it ends.
+	// The kernel kills the program when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	limited, stop := context.WithTimeoutCause(ctx, r.Timeout, errTimeout)
@@ -131,7 +131,7 @@ func (r Run) Do(ctx context.Context) ([]byte, error) {
 	return nil, f
 }
 
-// environ is little: what strangers' files can reach should hold no secrets.
+// environ is minimal: untrusted files may reach it, so it must not hold secrets.
 func (r Run) environ() []string {
 	env := []string{"HOME=" + r.Dir, "TMPDIR=" + r.Dir, "LANG=C.UTF-8", "LC_ALL=C.UTF-8"}
 	for _, k := range []string{"PATH", "TZ", "SYSTEMROOT"} {
@@ -142,9 +142,9 @@ func (r Run) environ() []string {
 	return env
 }
 
-// bounded keeps the first max bytes. At one more it calls full, when set.
+// bounded keeps the first max bytes. At one more it calls full, if set.
 type bounded struct {
-	buf  bytes.Buffer // not embedded: io.Copy would use its ReadFrom and pass by Write
+	buf  bytes.Buffer // not embedded: io.Copy would use its ReadFrom and bypass Write
 	max  int
 	full func()
 }

@@ -1,5 +1,5 @@
-// Package rowio carries the rows of spreadsheets: into results as tables of a
-// bounded size, and into the shards by which a large workbook is cut.
+// Package rowio carries the rows of spreadsheets: into results as tables of limited
+// size, and into the shards of a large workbook.
 package rowio
 
 import (
@@ -23,28 +23,29 @@ import (
 	"sheaf/parser/internal/tempfile"
 )
 
-// MediaType of a shard.
+// MediaType is the media type of a shard.
 const MediaType = "application/vnd.sheaf.rows+zstd"
 
 const (
-	// BlockRows is the most rows in one table block, so that a result can
-	// travel while the next is read.
+	// BlockRows is the maximum number of rows in one table block, so that a result
+	// can be sent while the next is read.
 	BlockRows = 500
 	// blockBytes ends a block of long cells early.
 	blockBytes = 4 << 20
-	// blockCells ends a block early whose widest row would widen the others.
+	// blockCells ends a block early if its widest row would widen the others too
+	// much.
 	blockCells = 1 << 19
-	// MaxCellBytes cuts a cell. Excel's own limit is 32,767 characters.
+	// MaxCellBytes truncates a cell. Excel's own limit is 32,767 characters.
 	MaxCellBytes = 1 << 20
 	// MaxColumns is Excel's limit.
 	MaxColumns = 16_384
-	// MaxRows bounds the units of one document.
+	// MaxRows limits the units of one document.
 	MaxRows = 50_000_000
-	// RowsPerPage converts rows to the pages in which cost is counted.
+	// RowsPerPage converts rows to pages, the unit of cost.
 	RowsPerPage = 250
 )
 
-// RowsPerRange is the setting, or its default.
+// RowsPerRange returns the setting, or its default.
 func RowsPerRange(c sheaf.ParseConfig) int {
 	if c.TableRows.V > 0 {
 		return c.TableRows.V
@@ -52,10 +53,10 @@ func RowsPerRange(c sheaf.ParseConfig) int {
 	return settings.Default.TableRows.V
 }
 
-// Cost of a range of rows in pages.
+// Cost returns the cost of a range of rows in pages.
 func Cost(rows int) int { return (rows + RowsPerPage - 1) / RowsPerPage }
 
-// Emitter gathers rows into results. Rows must come in order without gaps.
+// Emitter collects rows into results. Rows must come in order without gaps.
 type Emitter struct {
 	Emit    func(sheaf.UnitResult) error
 	Name    string // of the table
@@ -69,7 +70,7 @@ type Emitter struct {
 	text  bool
 }
 
-// Row adds row number n. The slice is kept.
+// Row adds row number n. The slice is retained.
 func (e *Emitter) Row(n int, row []string) error {
 	if len(e.rows) == 0 {
 		e.first = n
@@ -97,7 +98,7 @@ func (e *Emitter) Row(n int, row []string) error {
 	return nil
 }
 
-// Flush emits what is gathered.
+// Flush emits the collected rows.
 func (e *Emitter) Flush() error {
 	if len(e.rows) == 0 {
 		return nil
@@ -129,7 +130,7 @@ func (e *Emitter) Flush() error {
 	return e.Emit(u)
 }
 
-// pad names columns that the header leaves out.
+// pad names columns missing from the header.
 func pad(columns []string, width int) []string {
 	if len(columns) == 0 {
 		return nil
@@ -158,12 +159,12 @@ type Hint struct {
 	Types string `json:"types,omitempty"` // see coltype.Pack
 }
 
-// Sharder writes rows to files of a fixed number of rows. A shard is zstd over
-// lines of JSON: the head, then an array of strings per row.
+// Sharder writes rows to files of a fixed number of rows. A shard is
+// zstd-compressed lines of JSON: the head, then an array of strings per row.
 type Sharder struct {
 	Dir    string
 	Rows   int
-	Dry    bool // find the ranges and their fingerprints, write nothing
+	Dry    bool // find the ranges and their fingerprints without writing
 	Ranges []parser.PlannedRange
 	tables []int // per range: the number of its table
 
@@ -185,7 +186,7 @@ func (s *Sharder) Table(name string, columns []string) error {
 	return s.end()
 }
 
-// Row adds row number n, which follows the last.
+// Row adds row number n, the next in order.
 func (s *Sharder) Row(n int, row []string) error {
 	if !s.open {
 		if err := s.begin(n); err != nil {
@@ -299,8 +300,8 @@ func (s *Sharder) end() error {
 	return nil
 }
 
-// Close ends the last shard and gives each range its table's types, in the
-// order of the calls of Table.
+// Close ends the last shard and gives each range its table's types, in the order of
+// the calls to Table.
 func (s *Sharder) Close(types []string) error {
 	if err := s.end(); err != nil {
 		return err

@@ -1,7 +1,7 @@
-// Package rtf reads the bodies that Outlook keeps as Rich Text: it unpacks them
-// ([MS-OXRTFCP]) and finds the text in them, or the page that was wrapped into
-// them ([MS-OXRTFEX]). Formatting is not its business: files of Rich Text are
-// read as documents by the office format.
+// Package rtf reads message bodies that Outlook stores as Rich Text: it unpacks
+// them ([MS-OXRTFCP]) and extracts their text, or the page wrapped in them
+// ([MS-OXRTFEX]). It ignores formatting: Rich Text files are read as documents by
+// the office format.
 package rtf
 
 import (
@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// MaxBytes is the most that a body may hold, unpacked.
+	// MaxBytes is the maximum size of an unpacked body.
 	MaxBytes = 32 << 20
-	// maxDepth of groups; what lies deeper belongs to the group at the bound.
+	// maxDepth limits nested groups; anything deeper belongs to the group at the
+	// limit.
 	maxDepth = 500
 )
 
@@ -28,11 +29,11 @@ var (
 	ErrSize   = errors.New("it unpacks to more than 32 MB")
 )
 
-// dictionary is what the window holds at the start ([MS-OXRTFCP] 2.1.3.1.3).
+// dictionary is the initial content of the window ([MS-OXRTFCP] 2.1.3.1.3).
 const dictionary = `{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript \fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0` +
 	"\r\n" + `\par \pard\plain\f0\fs20\b\i\u\tab\tx`
 
-// Decompress unpacks a body. One that is cut off is unpacked as far as it goes.
+// Decompress unpacks a body. A truncated one is unpacked as far as possible.
 func Decompress(b []byte) ([]byte, error) {
 	if len(b) < 16 {
 		return nil, ErrFormat
@@ -75,7 +76,7 @@ func Decompress(b []byte) ([]byte, error) {
 			ref := binary.BigEndian.Uint16(in)
 			in = in[2:]
 			from, length := int(ref>>4), int(ref&15)+2
-			if from == at { // the mark of the end
+			if from == at { // the end mark
 				return out, nil
 			}
 			for i := range length {
@@ -86,7 +87,7 @@ func Decompress(b []byte) ([]byte, error) {
 	return out[:min(len(out), int(size))], nil
 }
 
-// skipped are groups that hold no text of the document.
+// skipped are groups without document text.
 var skipped = map[string]bool{"fonttbl": true, "colortbl": true, "stylesheet": true, "info": true, "pict": true, "object": true, "listtable": true, "listoverridetable": true,
 	"generator": true, "themedata": true, "colorschememapping": true, "datastore": true, "latentstyles": true, "fldinst": true, "xmlnstbl": true, "rsidtbl": true, "header": true,
 	"footer": true, "headerl": true, "headerr": true, "headerf": true, "footerl": true, "footerr": true, "footerf": true, "filetbl": true, "revtbl": true, "bkmkstart": true, "bkmkend": true}
@@ -96,13 +97,13 @@ var signs = map[string]string{"par": "\n", "line": "\n", "sect": "\n", "page": "
 	"rquote": "’", "ldblquote": "“", "rdblquote": "”", "emspace": " ", "enspace": " "}
 
 type group struct {
-	skip    bool // nothing in it is text
-	tag     bool // it holds markup of the wrapped page
-	hidden  bool // it repeats that markup for readers of Rich Text
-	unicode int  // bytes to leave out after a Unicode character
+	skip    bool // none of its content is text
+	tag     bool // contains markup of the wrapped page
+	hidden  bool // repeats that markup for Rich Text readers
+	unicode int  // bytes to skip after a Unicode character
 }
 
-// Text is what a body says. html tells that it is a page.
+// Text returns the text of a body. html reports that it is a page.
 func Text(b []byte) (text string, html bool) {
 	var out strings.Builder
 	var raw []byte // in the body's code page
@@ -122,7 +123,7 @@ func Text(b []byte) (text string, html bool) {
 	}
 	cur := group{unicode: 1}
 	var stack []group
-	leave := 0 // bytes that stand for a Unicode character in old readers
+	leave := 0 // bytes that replace a Unicode character in old readers
 	char := func(c byte) {
 		if leave > 0 {
 			leave--
@@ -161,7 +162,8 @@ func Text(b []byte) (text string, html bool) {
 				}
 				i = min(next+2, len(b)) - 1
 			case word == "*":
-				// A group that old readers may pass over: so may this one, but for markup.
+				// A group that old readers may ignore: so may this one, except for
+				// markup.
 				after, _, _, _ := control(b, skipBlank(b, next)+1)
 				cur.skip = cur.skip || after != "htmltag"
 			case word == "htmltag":
@@ -184,7 +186,7 @@ func Text(b []byte) (text string, html bool) {
 					}
 				}
 				leave = cur.unicode
-			case word == "bin" && given: // bytes that are no text
+			case word == "bin" && given: // binary data
 				i = min(len(b), next+max(number, 0)) - 1
 			case skipped[word]:
 				cur.skip = true
@@ -207,7 +209,7 @@ func Text(b []byte) (text string, html bool) {
 	return out.String(), html
 }
 
-// control reads the control word or sign at i, its number, and where the text
+// control reads the control word or symbol at i, its number, and where the text
 // after it begins.
 func control(b []byte, i int) (word string, number int, given bool, next int) {
 	if i >= len(b) {

@@ -1,5 +1,5 @@
-// Package speech makes units of what is said and when: of transcripts and of
-// subtitles. A unit is about a minute, and its label is its time.
+// Package speech makes units of timed speech: transcripts and subtitles. A unit is
+// about a minute, labelled with its time.
 package speech
 
 import (
@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// unitSeconds of speech are a unit.
+	// unitSeconds is the length of speech in a unit.
 	unitSeconds = 60
 	// RangeUnits is the number of units per task.
 	RangeUnits  = 60
 	maxSegments = 200_000
 )
 
-// Segment is what is said between two times, in seconds from the start.
+// Segment is speech between two times, in seconds from the start.
 type Segment struct {
 	Start float64 `json:"start"`
 	End   float64 `json:"end"`
 	Text  string  `json:"text"`
 }
 
-// Cut makes units of segments, which are in order. Segments without text are
-// left out.
+// Cut makes units of ordered segments. Segments without text are omitted.
 func Cut(segments []Segment) [][]Segment {
 	var units [][]Segment
 	var unit []Segment
@@ -62,7 +61,7 @@ func Fingerprints(units [][]Segment) []uint64 {
 	return out
 }
 
-// clock writes seconds as "1:02:03".
+// clock formats seconds as "1:02:03".
 func clock(seconds float64) string {
 	s := int(max(0, min(seconds, 1e9)))
 	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)

@@ -1,6 +1,6 @@
-// Package tempfile is what formats share that write into their temporary
-// folder: the failure when it is full, and files that stand in for the
-// original and are read by another format.
+// Package tempfile is shared by formats that write to their temporary folder: the
+// failure when it is full, and files that replace the original and are read by
+// another format.
 package tempfile
 
 import (
@@ -12,14 +12,14 @@ import (
 	"sheaf/parser"
 )
 
-// Full is the failure of a temporary folder that takes no more.
+// Full is the failure of a full temporary folder.
 func Full(err error) error {
 	return sheaf.FailRetryable(sheaf.CategoryCapacity, "storage_full", "The temporary folder took no more data (%v); free some space there or set another folder.", err)
 }
 
-// Open writes content to a new file in folder, named by pattern as
-// os.CreateTemp does, and has open read the document from it. The file is
-// removed when the document is closed, or at once on an error.
+// Open writes content to a new file in folder, named by pattern as in
+// os.CreateTemp, and has open read the document from it. The file is removed when
+// the document is closed, or at once on an error.
 func Open(folder, pattern string, content []byte, open func(*os.File) (parser.Document, error)) (parser.Document, error) {
 	file, err := os.CreateTemp(folder, pattern)
 	if err != nil {
@@ -40,7 +40,7 @@ type document struct {
 	file *os.File
 }
 
-// Picture implements parser.Illustrated, where the document does.
+// Picture implements parser.Illustrated if the document does.
 func (d *document) Picture(ctx context.Context, name string, side int) ([]byte, error) {
 	return parser.PictureOf(ctx, d.Document, name, side)
 }

@@ -1,5 +1,5 @@
 // Package whole makes a parser.Document of a file that is read in one go and
-// counted as one unit: what most small formats are.
+// counted as one unit, as most small formats are.
 package whole
 
 import (
@@ -10,29 +10,29 @@ import (
 	"sheaf/parser"
 )
 
-// MaxTextBytes is the most text that one unit may hold: the answer to a task
-// travels between processes in one piece.
+// MaxTextBytes is the maximum text of one unit: the answer to a task travels
+// between processes in one piece.
 const MaxTextBytes = 32 << 20
 
-// Content is what a file holds.
+// Content is the content of a file.
 type Content struct {
 	Blocks   []sheaf.Block
 	Metadata map[string]string
 	Warnings []sheaf.Warning
 	// Cost of the file in pages or other units, 0 for one.
 	Cost int
-	// Finish, where it is set, completes the unit that is about to be given
-	// out: what is too dear for planning. Its error ends the reading.
+	// Finish, if set, completes a unit before it is emitted: work too expensive for
+	// planning. Its error ends the reading.
 	Finish func(ctx context.Context, u *sheaf.UnitResult) error
 }
 
-// New makes the document. read is called at the first Plan or Parse, and
-// again only when the content was parsed before.
+// New makes the document. read is called on the first Plan or Parse, and again only
+// if the content has already been parsed.
 func New(read func(ctx context.Context) (*Content, error)) parser.Document {
 	return &document{read: read}
 }
 
-// WithPictures is New for a file whose pictures draw draws.
+// WithPictures is New for a file with pictures, which draw draws.
 func WithPictures(read func(ctx context.Context) (*Content, error), draw func(name string, side int) ([]byte, error)) parser.Document {
 	return &illustrated{document{read: read}, draw}
 }
@@ -95,7 +95,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	if err != nil {
 		return err
 	}
-	d.content = nil // it may be large, and one reading is the rule
+	d.content = nil // it may be large, and is normally read once
 	u := Unit(1, c.Blocks)
 	if c.Finish != nil {
 		if err := c.Finish(ctx, &u); err != nil {
@@ -105,8 +105,8 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 	return emit(u)
 }
 
-// Unit is the result for a unit that was read. One that holds nothing but
-// pictures is blank.
+// Unit returns the result for a unit that was read. One with nothing but pictures
+// is blank.
 func Unit(n int, blocks []sheaf.Block) sheaf.UnitResult {
 	u := sheaf.UnitResult{Unit: n, Status: sheaf.UnitBlank, Code: "no_text", Message: "There is no text here.", Blocks: blocks}
 	if slices.ContainsFunc(blocks, func(b sheaf.Block) bool { return b.Table != nil || b.Text != "" }) {
@@ -115,7 +115,7 @@ func Unit(n int, blocks []sheaf.Block) sheaf.UnitResult {
 	return u
 }
 
-// maxOutline bounds the outline of a plan.
+// maxOutline limits the outline of a plan.
 const maxOutline = 10_000
 
 // Outline lists the headings among blocks.

@@ -1,5 +1,5 @@
-// Package wordlist knows the common words of English, for parsers that must
-// tell a word broken over two lines from a compound with a hyphen.
+// Package wordlist holds the common words of English, for parsers that must
+// distinguish a word broken across lines from a hyphenated compound.
 package wordlist
 
 import (
@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// en holds 63,849 words in small letters, one a line, sorted by bytes.
+// en holds 63,849 lower-case words, one per line, sorted by bytes.
 //
 //go:embed en.txt.gz
 var en []byte
 
-// words is inflated at the first question: 0.7 MB, some milliseconds.
+// words is inflated on first use: 0.7 MB, a few milliseconds.
 var words = sync.OnceValue(func() []byte {
 	r, err := gzip.NewReader(bytes.NewReader(en))
 	if err != nil {
@@ -29,13 +29,13 @@ var words = sync.OnceValue(func() []byte {
 	return all
 })
 
-// Has reports whether word, in small letters, is in the list.
+// Has reports whether word, in lower case, is in the list.
 func Has(word string) bool {
 	if word == "" {
 		return false
 	}
 	all := words()
-	// at is the line that holds byte i.
+	// at returns the line that contains byte i.
 	at := func(i int) []byte {
 		from := bytes.LastIndexByte(all[:i], '\n') + 1
 		to := len(all)

@@ -1,10 +1,10 @@
-// Package xmlscan is the XML reader under the office formats: one pass, no
-// tree, no namespaces, no external entities, and a bound on everything a
-// hostile file could make grow. It reads what office programs write; a file
-// that is not well-formed yields what it holds up to the break.
+// Package xmlscan is the XML reader under the office formats: one pass, no tree, no
+// namespaces, no external entities, and a limit on everything a hostile file could
+// make grow. It reads what office programs write; a malformed file yields its
+// content up to the error.
 //
-// It exists because encoding/xml allocates for every token: measured on a
-// worksheet of 1,000,000 rows, it takes about five times the CPU.
+// It exists because encoding/xml allocates for every token: measured on a worksheet
+// of 1,000,000 rows, it takes about five times the CPU.
 package xmlscan
 
 import (
@@ -28,18 +28,18 @@ const (
 	Text
 )
 
-// Bounds. Real files stay far below: Word nests some 60 deep, and the longest
-// tag in the test corpora is a drawing path of 30 KB.
+// Limits. Real files stay far below: Word nests some 60 deep, and the longest tag
+// in the test corpora is a drawing path of 30 KB.
 const (
 	MaxDepth    = 1024
 	maxTagBytes = 1 << 20
 	bufBytes    = 64 << 10
-	// firstBytes is where the buffer begins: most parts of an office file are
-	// smaller than bufBytes, and clearing it costs more than reading them.
+	// firstBytes is the initial size of the buffer: most parts of an office file
+	// are smaller than bufBytes, and clearing that costs more than reading them.
 	firstBytes = 4 << 10
 )
 
-// Errors of a file that is hostile or broken.
+// Errors for a hostile or broken file.
 var (
 	ErrDepth = errors.New("elements nested too deep")
 	ErrTag   = errors.New("a tag is longer than 1 MB")
@@ -51,7 +51,7 @@ type Scanner struct {
 	buf      []byte // buf[pos:end] is unread
 	pos, end int
 	readErr  error
-	full     bool // the last reading filled the buffer: there is more
+	full     bool // the last read filled the buffer: there is more
 
 	depth   int
 	name    []byte // of the last Start or End, without prefix
@@ -59,7 +59,7 @@ type Scanner struct {
 	attrs   []byte // raw, of the last Start
 	text    []byte // of the last Text, decoded
 	scratch []byte
-	pendEnd bool // the last Start closed itself
+	pendEnd bool // the last Start was self-closing
 	started bool
 }
 
@@ -68,7 +68,7 @@ func New(r io.Reader) *Scanner {
 	return &Scanner{r: r, buf: make([]byte, firstBytes)}
 }
 
-// Depth is the number of open elements, that of a Start included.
+// Depth is the number of open elements, including that of a Start.
 func (s *Scanner) Depth() int { return s.depth }
 
 // Name is the element's name without prefix, valid until the next call of Next.
@@ -77,11 +77,11 @@ func (s *Scanner) Name() []byte { return s.name }
 // Prefix is the element's namespace prefix, which may be empty.
 func (s *Scanner) Prefix() []byte { return s.prefix }
 
-// Text is the decoded text of a Text event, valid until the next call of Next.
-// A long text comes in several events; a piece is at most 64 KB.
+// Text is the decoded text of a Text event, valid until the next call of Next. A
+// long text is split into several events of at most 64 KB.
 func (s *Scanner) Text() []byte { return s.text }
 
-// begin handles the encoding: XML is UTF-8 unless it says otherwise.
+// begin handles the encoding: XML is UTF-8 unless declared otherwise.
 func (s *Scanner) begin() {
 	s.started = true
 	for s.end < 256 && s.readErr == nil {
@@ -158,8 +158,8 @@ func (s *Scanner) fill() {
 	s.readErr = io.ErrNoProgress
 }
 
-// index finds sep at or after offset from of the unread bytes, reading more
-// while less than max is there.
+// index finds sep at or after offset from of the unread bytes, reading more while
+// there are less than max.
 func (s *Scanner) index(from int, sep string, max int) (int, error) {
 	for {
 		if b := s.buf[s.pos:s.end]; from <= len(b) {
@@ -175,8 +175,7 @@ func (s *Scanner) index(from int, sep string, max int) (int, error) {
 	}
 }
 
-// more reads on where what was looked for is not among the unread bytes, of
-// which there may be max.
+// more reads on if nothing was found in the unread bytes, up to max.
 func (s *Scanner) more(max int) error {
 	switch {
 	case s.end-s.pos > max:
@@ -261,7 +260,7 @@ func (s *Scanner) Next() (Kind, error) {
 			s.pos += 2
 			err = s.skipTo("?>")
 		case bytes.HasPrefix(b, []byte("<!")):
-			// A document type: its entities are not read, so none can grow.
+			// A document type: its entities are not read, so none can expand.
 			err = s.doctype()
 		default:
 			return s.tag()
@@ -366,8 +365,8 @@ func (s *Scanner) tag() (Kind, error) {
 	return Start, nil
 }
 
-// tagEnd finds the '>' that ends the tag at pos; others may stand in the
-// values of its attributes.
+// tagEnd finds the '>' that ends the tag at pos; attribute values may contain
+// others.
 func (s *Scanner) tagEnd() (int, error) {
 	quote := byte(0)
 	for i := 1; ; {
@@ -398,7 +397,7 @@ func (s *Scanner) tagEnd() (int, error) {
 
 func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// nextAttr cuts the first attribute off b. ok is false when there is none.
+// nextAttr cuts the first attribute off b. ok is false if there is none.
 func nextAttr(b []byte) (name, value, rest []byte, ok bool) {
 	b = trimLeft(b)
 	eq := bytes.IndexByte(b, '=')
@@ -440,8 +439,8 @@ func findAttr(b []byte, want string) ([]byte, bool) {
 	}
 }
 
-// Attr is the value of the attribute with that local name, "" when there is
-// none. A name with a prefix ("r:id") is compared whole.
+// Attr is the value of the attribute with that local name, "" if there is none. A
+// name with a prefix ("r:id") is compared in full.
 func (s *Scanner) Attr(want string) string {
 	return string(s.AttrBytes(want))
 }
@@ -463,8 +462,8 @@ func (s *Scanner) AttrBytes(want string) []byte {
 	}
 }
 
-// Attrs calls f for each attribute in order, its value decoded; prefix may be
-// empty. What f gets is valid until it returns.
+// Attrs calls f for each attribute in order, with its value decoded; prefix may be
+// empty. The arguments of f are valid until it returns.
 func (s *Scanner) Attrs(f func(prefix, name, value []byte)) {
 	for b := s.attrs; ; {
 		name, value, rest, ok := nextAttr(b)
@@ -495,8 +494,8 @@ func (s *Scanner) RelID() string {
 	}
 }
 
-// decode resolves the five named entities and the numeric ones. Unknown
-// entities stay as they are written.
+// decode resolves the five named entities and the numeric ones. Unknown entities
+// stay as written.
 func (s *Scanner) decode(b []byte) []byte {
 	i := bytes.IndexByte(b, '&')
 	if i < 0 {
@@ -528,7 +527,7 @@ func (s *Scanner) decode(b []byte) []byte {
 				r = '"'
 			case "apos":
 				r = '\''
-			case "nbsp": // not XML, but written by exporters of web pages
+			case "nbsp": // not XML, but written by web page exporters
 				r = ' '
 			default:
 				if e[0] == '#' && len(e) > 1 {

@@ -7,15 +7,15 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// inflaters are decompressors at rest: each holds a window of 32 KB and its
-// tables, and most parts of an office file are smaller than that.
+// inflaters are idle decompressors: each holds a window of 32 KB and its tables,
+// and most parts of an office file are smaller than that.
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
 // inflate is a zip.Decompressor that takes about two thirds of the CPU of the
 // standard library's.
 func inflate(r io.Reader) io.ReadCloser {
 	d := inflaters.Get().(io.ReadCloser)
-	if err := d.(flate.Resetter).Reset(r, nil); err != nil { // it never has one without a dictionary
+	if err := d.(flate.Resetter).Reset(r, nil); err != nil { // never fails without a dictionary
 		return io.NopCloser(failing{err})
 	}
 	return &inflater{d}
@@ -25,7 +25,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// inflater goes back to those at rest when it is closed.
+// inflater returns to the pool when closed.
 type inflater struct{ d io.ReadCloser }
 
 func (i *inflater) Read(b []byte) (int, error) {

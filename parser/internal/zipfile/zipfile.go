@@ -1,5 +1,5 @@
-// Package zipfile opens the zip containers of office documents and books with
-// limits that a bomb meets before the machine does.
+// Package zipfile opens the zip containers of office documents and books, with
+// limits that stop a zip bomb before it harms the machine.
 package zipfile
 
 import (
@@ -19,42 +19,42 @@ import (
 	"sheaf/parser/internal/xmlscan"
 )
 
-// Limits. The largest honest files seen: a workbook of 1,000,000 rows has one
+// Limits. The largest legitimate files seen: a workbook of 1,000,000 rows has one
 // part of 560 MB that is 25 times its compressed size, and a slide deck 4,000
 // entries.
 const (
 	MaxEntries    = 65_000
-	MaxTotalBytes = 4 << 30   // inflated, over everything read from one archive
+	MaxTotalBytes = 4 << 30   // inflated, total read from one archive
 	MaxPartBytes  = 256 << 20 // inflated, of a part that a format reads whole
 	maxRatio      = 400       // deflate reaches 1,032 on zeros; XML of real sheets stays below 100
-	ratioAfter    = 16 << 20  // small parts may be as repetitive as they like
-	allRatioAfter = 64 << 20  // likewise all parts together
-	// wholeBytes is up to where a container is read at once: its parts are
+	ratioAfter    = 16 << 20  // the ratio of small parts is not checked
+	allRatioAfter = 64 << 20  // likewise for all parts together
+	// wholeBytes is the size up to which a container is read at once: its parts are
 	// read in pieces of 4 KB, and each piece is a system call.
 	wholeBytes = 1 << 20
-	// cachedRels are the first lists of relationships that are read, those of
-	// the package and of its main part among them: they are asked for often.
+	// cachedRels is how many relationship lists are cached, the first ones read,
+	// including those of the package and its main part: they are used often.
 	cachedRels = 4
 )
 
-// Archive is an open container. Its budget of inflated bytes is shared by all
-// that is read from it. What its directory claims is not believed: sizes are
-// those of the bytes that are there. It is used by one goroutine at a time.
+// Archive is an open container. Its budget of inflated bytes is shared by
+// everything read from it. The sizes in its directory are not trusted: the actual
+// bytes are counted. It is used by one goroutine at a time.
 type Archive struct {
 	*zip.Reader
 	kind   string
 	byName map[string]*zip.File
-	total  int64              // inflated, each time anew
+	total  int64              // inflated, counting repeated reads
 	seen   map[*zip.File]size // how far each part was read
 	all    size               // their sum
-	raw    *Counter           // of the part that is being opened, nil when it is stored as it is
+	raw    *Counter           // of the part being opened, nil if it is stored
 	rels   map[string]map[string]Rel
 }
 
-// size counts bytes as they lie in the file and inflated.
+// size counts bytes as stored in the file and inflated.
 type size struct{ packed, inflated int64 }
 
-// Counter counts the bytes that a decompressor takes from the file.
+// Counter counts the bytes a decompressor takes from the file.
 type Counter struct {
 	N int64
 	r io.Reader
@@ -66,8 +66,8 @@ func (c *Counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Counted has z set *last to a new Counter whenever a member that is packed is
-// opened. It stays as it is for one that is stored.
+// Counted makes z set *last to a new Counter whenever a compressed member is
+// opened. A stored member leaves it unchanged.
 func Counted(z *zip.Reader, last **Counter) {
 	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser {
 		*last = &Counter{r: r}
@@ -119,8 +119,8 @@ func Open(f *os.File, kind string) (*Archive, error) {
 	return a, nil
 }
 
-// Apart fails with zip_bomb when two members share bytes of the file: no program
-// writes that, and a few bytes then unpack to any number of members.
+// Apart fails with zip_bomb if two members share bytes of the file: no program
+// writes that, and it lets a few bytes unpack to any number of members.
 func Apart(files []*zip.File) error {
 	type body struct{ from, to int64 }
 	bodies := make([]body, 0, len(files))
@@ -140,8 +140,8 @@ func Apart(files []*zip.File) error {
 	return nil
 }
 
-// Read is how many bytes of the file all parts take together that were read so
-// far, each as far as it was.
+// Read returns how many bytes of the file all parts read so far take together, each
+// as far as it was read.
 func (a *Archive) Read() int64 { return a.all.packed }
 
 // Invalid is the failure of a file that is not what it claims to be.
@@ -157,10 +157,10 @@ func fold(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "/"))
 }
 
-// Has reports whether there is a part of that name.
+// Has reports whether there is a part with that name.
 func (a *Archive) Has(name string) bool { return a.byName[fold(name)] != nil }
 
-// Size is the inflated size that the directory claims, 0 for a missing part.
+// Size is the inflated size declared in the directory, 0 for a missing part.
 func (a *Archive) Size(name string) int64 {
 	if e := a.byName[fold(name)]; e != nil {
 		return int64(min(e.UncompressedSize64, 1<<62))
@@ -168,7 +168,7 @@ func (a *Archive) Size(name string) int64 {
 	return 0
 }
 
-// CRC is the checksum that the directory claims, 0 for a missing part.
+// CRC is the checksum declared in the directory, 0 for a missing part.
 func (a *Archive) CRC(name string) uint32 {
 	if e := a.byName[fold(name)]; e != nil {
 		return e.CRC32
@@ -179,8 +179,8 @@ func (a *Archive) CRC(name string) uint32 {
 // ErrMissing means that there is no such part.
 var ErrMissing = errors.New("the part is missing")
 
-// Part opens a part for reading at most limit inflated bytes; more is the
-// failure zip_bomb or too_large from Read.
+// Part opens a part for reading at most limit inflated bytes; beyond that Read
+// returns the failure zip_bomb or too_large.
 func (a *Archive) Part(name string, limit int64) (io.ReadCloser, error) {
 	e := a.byName[fold(name)]
 	if e == nil {
@@ -207,7 +207,7 @@ type part struct {
 	limit int64
 }
 
-// packed is how many bytes of the file have been read for it.
+// packed returns how many bytes of the file have been read for it.
 func (p *part) packed() int64 {
 	if p.raw == nil {
 		return p.n
@@ -215,7 +215,7 @@ func (p *part) packed() int64 {
 	return p.raw.N
 }
 
-// note tells the archive how far the part has been read.
+// note records how far the part has been read.
 func (p *part) note(n int) {
 	p.n += int64(n)
 	p.a.total += int64(n)
@@ -253,7 +253,7 @@ func (a *Archive) ReadAll(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	// The claimed size may be a lie; it saves growing the buffer, no more.
+	// The declared size may be false; it only saves growing the buffer.
 	b := bytes.NewBuffer(make([]byte, 0, min(a.Size(name), limit, 1<<20)+bytes.MinRead))
 	_, err = b.ReadFrom(r)
 	return b.Bytes(), err
@@ -261,13 +261,13 @@ func (a *Archive) ReadAll(name string, limit int64) ([]byte, error) {
 
 // Rel is an OOXML relationship.
 type Rel struct {
-	Type     string // the last step of its type's URI: "slide", "hyperlink"
+	Type     string // the last segment of its type's URI: "slide", "hyperlink"
 	Target   string // part name, or the address when External
 	External bool
 }
 
-// Rels reads the relationships of a part, of the package for "". A missing or
-// broken list is an empty one. The map is not to be changed.
+// Rels reads the relationships of a part, or of the package for "". A missing or
+// broken list is empty. The map must not be modified.
 func (a *Archive) Rels(of string) map[string]Rel {
 	if rels, ok := a.rels[of]; ok {
 		return rels
@@ -322,8 +322,7 @@ func Resolve(of, ref string) string {
 	return path.Join(path.Dir(of), ref)
 }
 
-// Main is the part that the package calls its main document, def when it
-// names none.
+// Main returns the package's declared main document, or def if it declares none.
 func (a *Archive) Main(def string) string {
 	for _, r := range a.Rels("") {
 		if r.Type == "officeDocument" && a.Has(r.Target) {
@@ -359,8 +358,8 @@ func (a *Archive) Properties() map[string]string {
 	return out
 }
 
-// ReadFields collects the text of the elements named in keys under their
-// values there. The first of several wins. A text is kept to 1,000 bytes.
+// ReadFields collects the text of the elements in keys into out, under the values
+// of keys. The first of several wins. Texts are limited to 1,000 bytes.
 func ReadFields(r io.Reader, keys, out map[string]string) {
 	key, text := "", ""
 	for s := xmlscan.New(r); ; {

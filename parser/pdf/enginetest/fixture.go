@@ -1,5 +1,5 @@
-// Package enginetest holds the pages on which every PDF engine must agree, and
-// the small writer that makes them.
+// Package enginetest holds the pages on which every PDF engine must agree, and a
+// small writer that generates them.
 package enginetest
 
 import (
@@ -10,21 +10,21 @@ import (
 	"unicode/utf16"
 )
 
-// File describes a PDF to be written by hand, byte by byte, so that a fixture
-// says exactly what it holds.
+// File describes a PDF that is written byte by byte, so that a fixture contains
+// exactly what it states.
 type File struct {
 	Pages   []Page
 	Info    map[string]string // Title, Author, …
 	Outline []Mark
-	Scan    []byte // a JPEG in RGB in place of the picture I1, of ScanW × ScanH pixels
+	Scan    []byte // a JPEG in RGB instead of the picture I1, of ScanW × ScanH pixels
 	ScanW   int
 	ScanH   int
 	Labels  string // of the catalog's PageLabels number tree: "0 << /S /r >> 2 << /S /D >>"
 }
 
-// Page is a page of a File. Fonts F1 (Helvetica), F2 (Helvetica-Bold), F3
-// (Courier) and F4 (Times-Roman), the picture I1, and the form X1 (a vertical
-// rule at its x = 10) are there for its content.
+// Page is a page of a File. Its content can use the fonts F1 (Helvetica), F2
+// (Helvetica-Bold), F3 (Courier) and F4 (Times-Roman), the picture I1, and the form
+// X1 (a vertical rule at its x = 10).
 type Page struct {
 	Content  string
 	MediaBox [4]int // zero means 0 0 612 792
@@ -33,15 +33,15 @@ type Page struct {
 	Links    []Link
 }
 
-// Link is an area of a page that leads to an address or, where URI is empty, to
-// a page, counted from 0.
+// Link is an area of a page that links to an address or, if URI is empty, to a
+// page, counted from 0.
 type Link struct {
 	Box  [4]int // left, bottom, right, top
 	URI  string
 	Page int
 }
 
-// Mark is a bookmark; level 2 entries hang below the level 1 entry before.
+// Mark is a bookmark; level 2 entries belong to the preceding level 1 entry.
 type Mark struct {
 	Level int
 	Title string
@@ -59,9 +59,9 @@ func Line(x0, y0, x1, y1 float64) string {
 	return fmt.Sprintf("0.7 w %g %g m %g %g l S\n", x0, y0, x1, y1)
 }
 
-// Wide shows a string of any script in the font F5, which has no shapes and
-// gives each character a width of one em. Scripts that read from right to left
-// must come in the order in which they stand, from left to right.
+// Wide shows a string of any script in the font F5, which has no glyphs and gives
+// each character a width of one em. Right-to-left scripts must be given in visual
+// order, from left to right.
 func Wide(size, x, y float64, s string) string {
 	var hex strings.Builder
 	for _, u := range utf16.Encode([]rune(s)) {
@@ -75,7 +75,7 @@ func Image(x, y, w, h float64) string {
 	return fmt.Sprintf("q %g 0 0 %g %g %g cm /I1 Do Q\n", w, h, x, y)
 }
 
-// Bytes writes the file.
+// Bytes returns the file.
 func (f File) Bytes() []byte {
 	var objects []string
 	add := func(s string) int {
@@ -92,7 +92,8 @@ func (f File) Bytes() []byte {
 		fonts += fmt.Sprintf("/F%d %d 0 R ", i+1, n)
 	}
 	if slices.ContainsFunc(f.Pages, func(p Page) bool { return strings.Contains(p.Content, "/F5 ") }) {
-		// The codes are UTF-16, as the map to Unicode says: a range may differ in its last byte only.
+		// The codes are UTF-16, as declared in ToUnicode: a range may differ in its
+		// last byte only.
 		ranges := ""
 		for high := range 256 {
 			if high%100 == 0 {
@@ -183,7 +184,7 @@ func (f File) Bytes() []byte {
 	return b.Bytes()
 }
 
-// outline writes the bookmarks and returns the number of their root.
+// outline writes the bookmarks and returns the object number of their root.
 func (f File) outline(add func(string) int, objects *[]string, kids []int) int {
 	root := add("")
 	nodes := make([]int, len(f.Outline))

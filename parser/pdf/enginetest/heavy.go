@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Heavy makes a PDF whose pages have 100 KB each, as pictures of pages have. It
-// returns what a page says with it.
+// Heavy makes a PDF whose pages have 100 KB each, like scanned pages. It also
+// returns what a page says.
 func Heavy(pages int) (data []byte, says func(page int) string) { return heavy(pages, "") }
 
 // HeavyLinked is Heavy with a link on its first page to each of some pages (counted
-// from 0): twice by reference, and by number as files do that lead elsewhere.
+// from 0): twice by reference, and by number as in files that link elsewhere.
 func HeavyLinked(pages int, to ...int) []byte {
 	var links strings.Builder
 	link := func(to string) {
@@ -48,7 +48,7 @@ func heavy(pages int, entries string) (data []byte, says func(page int) string) 
 	for p := range pages {
 		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R %s >>", 5+2*p, entries)
 		entries = ""
-		content := "%" + strings.Repeat("x", 100<<10) + fmt.Sprintf("\nBT /F1 12 Tf 72 %d Td (%s) Tj ET", 300+p, says(p+1)) // not in the place of a running header
+		content := "%" + strings.Repeat("x", 100<<10) + fmt.Sprintf("\nBT /F1 12 Tf 72 %d Td (%s) Tj ET", 300+p, says(p+1)) // not where a running header would be
 		object("<< /Length %d >>\nstream\n%s\nendstream", len(content), content)
 	}
 	xref := b.Len()

@@ -13,9 +13,9 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// Impostor is a program in place of sheaf-pdfium that goes wrong in the way that
-// is named. Those of Deceivers pass on what the real one answers until the page
-// at index 2. It says to be made of module. The package's TestMain must call MaybeImpostor.
+// Impostor is a stand-in for sheaf-pdfium that misbehaves in the named way. Those
+// in Deceivers relay the real program's answers up to the page at index 2. It
+// claims to be built from module. The package's TestMain must call MaybeImpostor.
 func Impostor(t testing.TB, way, module string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -30,14 +30,15 @@ func Impostor(t testing.TB, way, module string) string {
 	return path
 }
 
-// Deceivers are the ways in which an Impostor that works goes wrong at a page.
+// Deceivers are the ways in which an otherwise working Impostor misbehaves at a
+// page.
 var Deceivers = []string{"dies", "hangs", "garbage", "long-frame", "cut-frame", "unknown-frame", "no-page", "twice", "odd-runs", "wild-font", "too-many-rules", "no-end", "wild-end", "asks-outside"}
 
-// Slow is an Impostor that works for a second before it answers what a page holds,
-// and answers the truth.
+// Slow is an Impostor that computes for a second before it answers a page request,
+// truthfully.
 const Slow = "slow"
 
-// MaybeImpostor turns the process into one when it was started as such.
+// MaybeImpostor turns the process into an Impostor if it was started as one.
 func MaybeImpostor() {
 	if way := os.Getenv("SHEAF_TEST_IMPOSTOR"); way != "" {
 		impostor(way)
@@ -96,7 +97,7 @@ func impostor(way string) {
 		return
 	}
 
-	// Between the parser and the real one.
+	// Relay between the parser and the real program.
 	real := exec.Command(os.Getenv("SHEAF_TEST_PDFIUM"), "serve")
 	document := os.NewFile(3, "document")
 	real.ExtraFiles = []*os.File{document}
@@ -125,7 +126,7 @@ func impostor(way string) {
 			}
 		}
 		if way == Slow && binary.LittleEndian.Uint32(request) == 2 {
-			for begun := time.Now(); time.Since(begun) < time.Second; { // it works
+			for begun := time.Now(); time.Since(begun) < time.Second; { // busy
 			}
 		}
 		if _, err := in.Write(append(request, behind...)); err != nil {
@@ -169,7 +170,7 @@ func deceive(way string) {
 	case "twice":
 		say(join(page, page, label, end))
 	case "odd-runs":
-		say(join(page, frame('U', make([]byte, 20)), label, end)) // of characters that do not come
+		say(join(page, frame('U', make([]byte, 20)), label, end)) // of characters that never follow
 	case "wild-font":
 		run := make([]byte, 20)
 		binary.LittleEndian.PutUint32(run[4:], 1<<20)

@@ -15,7 +15,7 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// Helper is the path of sheaf-pdfium, which scripts/test.sh builds.
+// Helper returns the path of sheaf-pdfium, which scripts/test.sh builds.
 func Helper(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("SHEAF_TEST_PDFIUM")
@@ -29,8 +29,9 @@ func Helper(t testing.TB) string {
 	return path
 }
 
-// Fixtures are files on which engines that are the same PDFium must agree to the
-// last bit: what a page may hold, more of it than is read at once, and damage.
+// Fixtures are files on which engines built from the same PDFium must agree to the
+// last bit: everything a page may hold, more of it than is read at once, and
+// damage.
 func Fixtures() map[string][]byte {
 	words := func(n int, font string) string {
 		var b strings.Builder
@@ -86,7 +87,7 @@ func Fixtures() map[string][]byte {
 	}
 }
 
-// bits are the bytes of a slice of plain numbers.
+// bits returns the bytes of a slice of plain numbers.
 func bits[T any](s []T) []byte {
 	if len(s) == 0 {
 		return nil
@@ -94,7 +95,7 @@ func bits[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
-// described is each run with its font in place of the font's number, which
+// described formats each run with its font instead of the font's number, which
 // changes when another engine takes over.
 func described(p *engine.Page) (all []string) {
 	for _, r := range p.Runs {
@@ -107,8 +108,8 @@ func described(p *engine.Page) (all []string) {
 	return all
 }
 
-// Same holds that two engines read a file to the same bits: at most so many of
-// its pages, what describes the document, and a picture of the first page.
+// Same checks that two engines read a file identically to the bit: at most most of
+// its pages, the document's metadata, and a picture of the first page.
 func Same(t testing.TB, a, b engine.Engine, f io.ReaderAt, size int64, most int) (pages int) {
 	t.Helper()
 	da, errA := a.Open(context.Background(), f, size, "")

@@ -16,7 +16,7 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// Run holds an engine to its contract.
+// Run tests an engine against its contract.
 func Run(t *testing.T, e engine.Engine) {
 	t.Run("CharactersWithBoxesAndFonts", func(t *testing.T) { characters(t, e) })
 	t.Run("RotationAndCropBox", func(t *testing.T) { rotation(t, e) })
@@ -27,7 +27,7 @@ func Run(t *testing.T, e engine.Engine) {
 	t.Run("DocumentsAreIndependent", func(t *testing.T) { independent(t, e) })
 }
 
-// Write puts a fixture on disk and opens it.
+// Write writes a fixture to disk and opens it.
 func Write(t testing.TB, b []byte) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fixture.pdf")
@@ -42,7 +42,7 @@ func Write(t testing.TB, b []byte) *os.File {
 	return f
 }
 
-// Encrypt locks a fixture with a user password.
+// Encrypt protects a fixture with a user password.
 func Encrypt(t testing.TB, b []byte, password string) []byte {
 	t.Helper()
 	api.DisableConfigDir()

@@ -4,7 +4,7 @@ package pdfium
 
 import _ "embed"
 
-// embedded is the helper that this program carries; `make embedded` puts it here.
+// embedded is the helper embedded in this program; `make embedded` puts it here.
 //
 //go:embed sheaf-pdfium
 var embedded []byte

@@ -2,5 +2,5 @@
 
 package pdfium
 
-// embedded is the helper that this program carries: none.
+// embedded is the helper embedded in this program: none.
 var embedded []byte

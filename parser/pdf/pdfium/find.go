@@ -18,33 +18,35 @@ import (
 
 // Values of the setting pdf.engine.
 const (
-	Auto   = "auto"   // sheaf-pdfium where it is there and works, else WebAssembly
+	Auto   = "auto"   // sheaf-pdfium if present and working, otherwise WebAssembly
 	Helper = "helper" // sheaf-pdfium, or an error
 	Wasm   = "wasm"   // WebAssembly
 )
 
-// Program is the name of the helper, beside the executable.
+// Program is the name of the helper, next to the executable.
 const Program = "sheaf-pdfium"
 
-// maxProgramBytes bounds what is read as a helper; it has some 7 MB.
+// maxProgramBytes limits what is read as a helper; it has some 7 MB.
 const maxProgramBytes = 64 << 20
 
-// Found is what reads PDFs here.
+// Found describes what reads PDFs here.
 type Found struct {
-	Path string // where the program lies, "" where there is none
+	Path string // location of the program, "" if there is none
 	Run  string // what parsers start, "" for WebAssembly
-	// File is the program in memory, which parsers inherit under the path Run.
-	// Nil where Run lies in the file system.
+	// File is the program in memory, which parsers inherit under the path Run. Nil
+	// if Run is in the file system.
 	File *os.File
-	// Filtered says that the kernel keeps the program from system calls.
+	// Filtered reports whether the kernel restricts the program's system calls.
 	Filtered bool
-	// Why says why WebAssembly is used although a program was looked for; "" else.
+	// Why is the reason WebAssembly is used although a program was looked for;
+	// otherwise "".
 	Why string
-	// Absent says that there is no program, on a system for which one can be built.
+	// Absent means that there is no program, on a system for which one can be
+	// built.
 	Absent bool
 }
 
-// String says it in a line.
+// String describes f in one line.
 func (f Found) String() string {
 	switch {
 	case f.Run == "" && f.Why != "":
@@ -62,7 +64,7 @@ func (f Found) String() string {
 	return fmt.Sprintf("PDFium ahead of time: %s, run %s, made of module %.12s", f.Path, how, pdfiumwasm.ModuleSHA256())
 }
 
-// Close gives up the program in memory; parsers that run keep it.
+// Close releases the program in memory; running parsers keep it.
 func (f Found) Close() error {
 	if f.File == nil {
 		return nil
@@ -70,11 +72,11 @@ func (f Found) Close() error {
 	return f.File.Close()
 }
 
-// Find looks for the helper: at path, else embedded in this program, else beside
-// it. What is found is copied into memory, checked against the checksum that
-// stands beside it, and made to read a page. inherited is the path under which
-// parsers see the file that they inherit. The error is of engine Helper alone:
-// with the others a helper that does not work is left alone, and Found says why.
+// Find looks for the helper: at path, else embedded in this program, else next to
+// it. It is copied into memory, verified against the checksum file next to it, and
+// tested on a page. inherited is the path under which parsers see the inherited
+// file. Only engine Helper returns an error: otherwise a helper that does not work
+// is ignored, and Found gives the reason.
 func Find(ctx context.Context, engine, path, inherited string) (Found, error) {
 	if engine == Wasm {
 		return Found{}, nil
@@ -93,10 +95,10 @@ func Find(ctx context.Context, engine, path, inherited string) (Found, error) {
 	return f, nil
 }
 
-// buildable says whether `make helper` makes a program for this system.
+// buildable reports whether `make helper` builds a program for this system.
 const buildable = runtime.GOOS == "linux" && (runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64")
 
-// inMemory is replaced in tests, by what other systems do.
+// inMemory is replaced in tests, to act like other systems.
 var inMemory = pdfiumhelper.InMemory
 
 var errAbsent = errors.New("there is no " + Program)
@@ -129,7 +131,7 @@ func find(ctx context.Context, path, inherited string) (f Found, err error) {
 		}
 		_ = file.Close()
 	}
-	// Some systems start nothing that lies in memory.
+	// Some systems cannot execute a program in memory.
 	if f.Path == "embedded" {
 		return f, fmt.Errorf("the embedded %s does not run: %w", Program, err)
 	}
@@ -140,11 +142,11 @@ func find(ctx context.Context, path, inherited string) (f Found, err error) {
 	return f, nil
 }
 
-// read returns the program if it is the one whose checksum stands beside it.
+// read returns the program if it matches the checksum next to it.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0: // an image for which none is made has an empty one
+	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0: // a container image without a helper has an empty file
 		return nil, fmt.Errorf("%w at %s", errAbsent, path)
 	case err != nil:
 		return nil, err

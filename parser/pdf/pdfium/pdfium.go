@@ -1,9 +1,10 @@
-// Package pdfium is PDFium, read by whatever runs it fastest here: the program
-// sheaf-pdfium (package pdfiumhelper) where it is there, WebAssembly (package
-// pdfiumwasm) everywhere. Both are one build of PDFium, and pages are the same.
+// Package pdfium is PDFium, run by whatever is fastest here: the program
+// sheaf-pdfium (package pdfiumhelper) if present, otherwise WebAssembly (package
+// pdfiumwasm), which runs everywhere. Both are one build of PDFium and return the
+// same pages.
 //
-// A document that the program fails on is read by WebAssembly from that page on,
-// so that the program can make a document faster and nothing else.
+// If the program fails on a document, WebAssembly reads it from that page on, so
+// the program can make a document faster but never fail it.
 package pdfium
 
 import (
@@ -20,11 +21,11 @@ import (
 	"sheaf/parser/pdf/pdfiumwasm"
 )
 
-// Config of the engine. The zero value is WebAssembly alone.
+// Config configures the engine. The zero value is WebAssembly alone.
 type Config struct {
-	Helper      string        `json:",omitempty"` // path of sheaf-pdfium, as Find has checked it
-	MemoryBytes int64         `json:",omitempty"` // that its processes may take together; 0: 512 MB
-	Patience    time.Duration `json:",omitempty"` // how long one may be silent; 0: 15 s
+	Helper      string        `json:",omitempty"` // path of sheaf-pdfium, as checked by Find
+	MemoryBytes int64         `json:",omitempty"` // memory limit of all its processes together; 0: 512 MB
+	Patience    time.Duration `json:",omitempty"` // how long a process may be silent; 0: 15 s
 }
 
 // New returns the engine. Nothing is started before the first Open.
@@ -38,8 +39,8 @@ func New(cfg Config) engine.Engine {
 	})}
 }
 
-// maxFailures in a row, of opening, after which the program is left alone for the
-// life of this process: it costs a start for each document.
+// maxFailures is how many consecutive failures to open disable the program for the
+// life of this process: each costs a process start.
 const maxFailures = 3
 
 type both struct {
@@ -108,12 +109,12 @@ type document struct {
 
 	doc   engine.Document
 	wasm  bool
-	fonts []engine.Font // that the program has described, and those of WebAssembly behind them
-	base  int           // how many the program has described
-	why   string        // WebAssembly took over, until it is told
+	fonts []engine.Font // described by the program, followed by those of WebAssembly
+	base  int           // how many the program described
+	why   string        // why WebAssembly took over, until reported
 }
 
-// change opens the document by WebAssembly.
+// change reopens the document with WebAssembly.
 func (d *document) change(ctx context.Context) error {
 	if d.doc != nil {
 		_ = d.doc.Close()
@@ -127,8 +128,8 @@ func (d *document) change(ctx context.Context) error {
 	return err
 }
 
-// failed reports whether an error was the program's, and the document is open
-// by WebAssembly now, so that what was asked can be asked again.
+// failed reports whether an error was the program's and the document is now open in
+// WebAssembly, so that the request can be repeated.
 func (d *document) failed(err error) bool {
 	if d.wasm || !errors.Is(err, engine.ErrBroken) {
 		return false
@@ -177,7 +178,7 @@ func (d *document) Size(n int) (w, h float32, err error) {
 	return w, h, err
 }
 
-// text asks for a text. One that failed is empty, and its document broken.
+// text requests a text. After a failure it is empty and the document broken.
 func (d *document) text(ask func() string) string {
 	s := ask()
 	if s == "" && !d.wasm {
@@ -210,7 +211,7 @@ func (d *document) Render(n, w, h int) (*image.RGBA, error) {
 
 func (d *document) Close() error { return d.doc.Close() }
 
-// closed stands for a document that opened once and does not open again.
+// closed replaces a document that opened once and cannot be reopened.
 type closed struct{ err error }
 
 func (c closed) Pages() int                                   { return 0 }

@@ -10,8 +10,9 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// Check starts the program, hears what it is, and has it read a page. filtered
-// says that the kernel keeps it from all system calls that reading does not need.
+// Check starts the program, reads its self-description, and has it read a page.
+// filtered reports whether the kernel blocks all system calls that reading does not
+// need.
 func Check(ctx context.Context, cfg Config) (filtered bool, err error) {
 	e := New(cfg)
 	defer e.Close()
@@ -38,7 +39,7 @@ func Check(ctx context.Context, cfg Config) (filtered bool, err error) {
 	if len(page.Chars) > 0 {
 		first = page.Chars[0].Box
 	}
-	// As package pdfiumwasm reads it; a test holds them equal.
+	// As package pdfiumwasm reads it; a test checks that they are equal.
 	if got, want := fmt.Sprintf("%q %v %v %v", text.String(), first, page.Fonts, page.Rules), sampleReads; got != want {
 		return false, errors.New("it reads a page of the self-test wrongly: " + got)
 	}

@@ -1,10 +1,10 @@
-// Package pdfiumhelper is the PDF engine of machines that have sheaf-pdfium: the
-// module of package pdfiumwasm, compiled ahead of time, with a process for each
+// Package pdfiumhelper is the PDF engine for machines that have sheaf-pdfium: the
+// module of package pdfiumwasm, compiled ahead of time, with one process per
 // document. Pages are the same, and read in about half the time.
 //
-// The program (host/host.c) is told what to answer over a pipe and trusted with
-// nothing: what it writes is checked, it may take so much memory and be silent for
-// so long, and whatever is wrong ends it and makes the document engine.ErrBroken.
+// The program (host/host.c) receives requests over a pipe and is not trusted: its
+// output is checked, its memory and silence are limited, and any violation ends it
+// and makes the document engine.ErrBroken.
 package pdfiumhelper
 
 import (
@@ -25,23 +25,23 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// Config of the engine.
+// Config configures the engine.
 type Config struct {
 	Path   string // of sheaf-pdfium
-	Module string // checksum of the WebAssembly module that it must be made of, see pdfiumwasm.ModuleSHA256
-	// MemoryBytes is what the programs of all open documents may take together.
-	// Those of documents that nobody reads end before it is passed, and start
-	// again when they are asked. Default 512 MB.
+	Module string // checksum of the WebAssembly module it must be built from, see pdfiumwasm.ModuleSHA256
+	// MemoryBytes is the memory limit of the programs of all open documents
+	// together. Programs of idle documents end before it is exceeded, and are
+	// restarted on the next request. Default 512 MB.
 	MemoryBytes int64
-	// Patience is how long a program may be silent while it is asked, without
-	// using the processor. Default 15 s.
+	// Patience is how long a program may be silent during a request without using
+	// the processor. Default 15 s.
 	Patience time.Duration
 }
 
 const (
 	wasmPage     = 64 << 10
-	documentMost = 8192 // pages of memory that one document may have, as with pdfiumwasm
-	documentWant = 1024 // and those that it should find free; others end for it
+	documentMost = 8192 // memory pages one document may have, as with pdfiumwasm
+	documentWant = 1024 // memory pages it should find free; other programs are ended for it
 )
 
 // Engine starts nothing before the first Open.
@@ -92,7 +92,7 @@ func (e *Engine) Close() error {
 
 // ---- A running program. ----
 
-// Operations, kinds of frames and bounds of host/host.c.
+// Operations, kinds of frames and limits of host/host.c.
 const (
 	protocol = 1
 
@@ -124,11 +124,12 @@ const (
 	maxPayload  = 64 << 10
 	maxPassword = 8<<10 - 5
 	maxFonts    = 32 << 10
-	// maxFrames bounds an answer: no page, outline or picture has more.
+	// maxFrames limits the frames of an answer: no page, outline or picture has
+	// more.
 	maxFrames = 200_000
 )
 
-// exits says why a program ended itself.
+// exits explains the exit codes of the program.
 var exits = map[int]string{65: "it was asked something that it does not know", 66: "there is no room for its memory", 67: "the document has more parts than it keeps"}
 
 var (
@@ -143,11 +144,11 @@ type process struct {
 	frames  *bufio.Reader
 	body    []byte
 	patient time.Duration
-	used    time.Duration // of the processor, when it was last looked at
+	used    time.Duration // processor time when last checked
 }
 
-// start runs the program and hears what it is. The document is its descriptor 3,
-// nil where its bytes will be asked for.
+// start runs the program and reads its self-description. The document is its
+// descriptor 3, or nil if the program requests its bytes.
 func (e *Engine) start(document *os.File) (p *process, filtered bool, err error) {
 	reqR, reqW, err := os.Pipe()
 	if err != nil {
@@ -160,7 +161,7 @@ func (e *Engine) start(document *os.File) (p *process, filtered bool, err error)
 	}
 	widen(ansW)
 	p = &process{e: e, in: reqW, out: ansR, frames: bufio.NewReaderSize(ansR, 64<<10), body: make([]byte, maxPayload), patient: e.cfg.Patience}
-	// Its own environment, standard error and folder: none.
+	// The program gets no environment, standard error or folder.
 	attr := &os.ProcAttr{Env: []string{}, Files: []*os.File{reqR, ansW, nil, document}, Sys: attributes()}
 	e.once.Do(func() { go e.spawner() })
 	started := make(chan error, 1)
@@ -196,9 +197,9 @@ func (e *Engine) start(document *os.File) (p *process, filtered bool, err error)
 	return p, binary.LittleEndian.Uint32(body[4:]) == 1, nil
 }
 
-// spawner starts all programs from one thread: the kernel ends a program when the
-// thread that started it ends (see attributes), and the runtime ends threads as it
-// likes.
+// spawner starts all programs from one thread: the kernel kills a program when the
+// thread that started it ends (see attributes), and the runtime may end threads at
+// any time.
 func (e *Engine) spawner() {
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	for {
@@ -211,7 +212,7 @@ func (e *Engine) spawner() {
 	}
 }
 
-// read returns a frame, whose body is valid until the next.
+// read returns a frame, whose body is valid until the next call.
 func (p *process) read() (kind uint32, body []byte, err error) {
 	if p.frames.Buffered() == 0 {
 		if err := p.await(); err != nil {
@@ -231,15 +232,15 @@ func (p *process) read() (kind uint32, body []byte, err error) {
 	return binary.LittleEndian.Uint32(head[:]), body, err
 }
 
-// busiest is how many times the patience a program may be silent while it works:
-// some pages take long, by WebAssembly too, and longer.
+// busiest is how many times its patience a program may be silent while working:
+// some pages take long, in WebAssembly even longer.
 const busiest = 4
 
 // await waits for the next bytes.
 func (p *process) await() (err error) {
-	used := time.Duration(-1) // not known yet: the common way does not look
+	used := time.Duration(-1) // not yet known: the common path does not read it
 	for range busiest {
-		_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // a pipe has deadlines
+		_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // pipes support deadlines
 		if _, err = p.frames.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
@@ -252,7 +253,7 @@ func (p *process) await() (err error) {
 	if used >= 0 {
 		p.used = used
 	}
-	_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // what has begun comes at once
+	_ = p.out.SetReadDeadline(time.Now().Add(p.patient)) // the rest of a frame follows at once
 	return err
 }
 
@@ -263,7 +264,7 @@ func (p *process) write(b []byte) error {
 }
 
 // kill ends the program from the thread that started it: Landlock, which confines
-// each thread of a parser by itself, lets a thread signal what it has started.
+// each thread of a parser separately, lets a thread signal what it has started.
 func (p *process) kill() error {
 	done := make(chan error, 1)
 	select {
@@ -274,9 +275,10 @@ func (p *process) kill() error {
 	}
 }
 
-// end kills the program and says why it had to: the cause, or how it ended before.
+// end kills the program and returns the reason: the cause, or how it had already
+// ended.
 func (p *process) end(cause error) error {
-	_, _ = p.in.Close(), p.out.Close() // which ends one that listens
+	_, _ = p.in.Close(), p.out.Close() // which ends a program that is reading
 	if err := p.kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		go p.process.Wait() // it ends with this process at the latest
 		return fmt.Errorf("sheaf-pdfium cannot be ended (%w): %w", err, cmp.Or(cause, errClosed))
@@ -307,16 +309,16 @@ type document struct {
 	size     int64
 	password string
 
-	running *process // nil when it ended to make room for others
+	running *process // nil if it was ended to make room for others
 	pages   int
 	fonts   []engine.Font
-	base    int    // fonts that programs before this one have described
+	base    int    // fonts described by earlier programs
 	label   string // of page labelOf-1
 	labelOf int
 	broken  error
 
-	// These belong to the engine's lock.
-	memory int64 // pages that its program has, or may take while it is busy
+	// These are guarded by the engine's lock.
+	memory int64 // memory pages its program has, or may take while busy
 	busy   bool
 }
 
@@ -343,8 +345,8 @@ func (e *Engine) Open(_ context.Context, f io.ReaderAt, size int64, password str
 	return d, nil
 }
 
-// enter makes the document the one that is worked on: others end if they must,
-// and its program starts if it did not run.
+// enter makes the document the active one: other programs are ended if necessary,
+// and its own is started if not running.
 func (d *document) enter() error {
 	if d.broken != nil {
 		return d.broken
@@ -419,14 +421,14 @@ func (d *document) enter() error {
 	return err
 }
 
-// leave gives back what of the memory the program did not take.
+// leave returns the memory that the program did not take.
 func (d *document) leave(pages int64) {
 	d.e.mu.Lock()
 	defer d.e.mu.Unlock()
 	d.memory, d.busy = pages, false
 }
 
-// fail ends the program: what it would say now is of no use.
+// fail ends the program: its further output is useless.
 func (d *document) fail(cause error) error {
 	d.e.mu.Lock()
 	p := d.running
@@ -441,8 +443,8 @@ func (d *document) fail(cause error) error {
 	return d.broken
 }
 
-// ask has one question answered. on gets every frame but the last; its error is
-// returned as it is if it is one of package engine, else the document is broken.
+// ask performs one request. on gets every frame but the last; its error is returned
+// unchanged if it is one of package engine, otherwise the document is broken.
 func (d *document) ask(op, a, b, c uint32, behind []byte, on func(kind uint32, body []byte) error) (ended end, err error) {
 	if err := d.enter(); err != nil {
 		return end{}, err
@@ -471,7 +473,7 @@ func (d *document) last(op, a, b, c uint32, behind []byte, on func(kind uint32, 
 	if err := p.write(append(request, behind...)); err != nil {
 		return end{}, d.fail(err)
 	}
-	var refused error // the program goes on to the end of its answer
+	var refused error // the program still completes its answer
 	for n := 0; n < maxFrames; {
 		kind, body, err := p.read()
 		if err != nil {
@@ -503,14 +505,14 @@ func (d *document) last(op, a, b, c uint32, behind []byte, on func(kind uint32, 
 	return end{}, d.fail(errLie)
 }
 
-// give answers a program that has no descriptor of the document.
+// give sends bytes to a program that has no descriptor of the document.
 func (d *document) give(p *process, at uint64, n uint32) error {
 	if n == 0 || n > maxPayload || d.size < 0 || at > uint64(d.size) || uint64(n) > uint64(d.size)-at {
 		return errLie
 	}
 	b := make([]byte, 4+n)
 	if got, _ := d.source.ReadAt(b[4:], int64(at)); got < int(n) {
-		b = b[:4] // it cannot be read
+		b = b[:4] // unreadable
 	} else {
 		binary.LittleEndian.PutUint32(b, n)
 	}
@@ -540,7 +542,7 @@ func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uin
 
 func rectOf(b []byte) engine.Rect { return engine.RectOf(f32(b), f32(b[4:]), f32(b[8:]), f32(b[12:])) }
 
-// refusal is what a frame says in place of an answer.
+// refusal decodes a failure frame.
 func refusal(body []byte) error {
 	if len(body) != 4 {
 		return errLie
@@ -576,7 +578,7 @@ func (d *document) Page(n int, p *engine.Page) error {
 	return nil
 }
 
-// reader takes the frames of a page.
+// reader collects the frames of a page.
 type reader struct {
 	d               *document
 	p               *engine.Page
@@ -632,7 +634,7 @@ func (r *reader) frame(kind uint32, b []byte) error {
 	return nil
 }
 
-// chars takes characters, where the runs told before them begin.
+// chars decodes characters, whose runs were sent before them.
 func (r *reader) chars(b []byte) error {
 	p, le := r.p, binary.LittleEndian
 	runs := r.runs
@@ -672,14 +674,14 @@ func (r *reader) chars(b []byte) error {
 		p.Chars = append(p.Chars, engine.Char{Unit: unit, Run: r.run, Box: rectOf(b)})
 		b = b[16:]
 	}
-	if len(runs) > 0 { // of characters that are not there
+	if len(runs) > 0 { // of missing characters
 		return errLie
 	}
 	r.runs = r.runs[:0]
 	return nil
 }
 
-// rects takes rectangles whose corners are in order.
+// rects decodes rectangles with ordered corners.
 func rects(b []byte, to *[]engine.Rect, most int) error {
 	if len(b) == 0 || len(b)%16 != 0 || len(*to)+len(b)/16 > most {
 		return errLie
@@ -712,7 +714,7 @@ func (d *document) Size(n int) (w, h float32, err error) {
 	return w, h, nil
 }
 
-// text asks for one text in UTF-16.
+// text requests one UTF-16 text.
 func (d *document) text(op, a uint32, behind []byte) (text string) {
 	_, _ = d.ask(op, a, 0, 0, behind, func(kind uint32, body []byte) error {
 		if kind != frameText {
@@ -727,7 +729,7 @@ func (d *document) text(op, a uint32, behind []byte) (text string) {
 	return text
 }
 
-// Label implements engine.Document. That of the page read last is known.
+// Label implements engine.Document. The label of the last page read is cached.
 func (d *document) Label(n int) string {
 	if d.labelOf == n+1 {
 		return d.label
@@ -768,7 +770,7 @@ func (d *document) Outline(limit int, pages bool) ([]engine.Bookmark, error) {
 	return out, err
 }
 
-// maxPixels bounds a picture: its rows of four bytes must fit the answer.
+// maxPixels limits a picture: its rows of four bytes must fit the answer.
 const maxPixels = 1 << 28
 
 // Render implements engine.Document.
@@ -787,7 +789,7 @@ func (d *document) Render(n, w, h int) (*image.RGBA, error) {
 			return refusal(body)
 		case kind != framePixels || len(body) == 0:
 			return errLie
-		case img == nil: // only now is it known that there is a picture
+		case img == nil: // only now is it certain that there is a picture
 			img = image.NewRGBA(image.Rect(0, 0, w, h))
 		}
 		if len(body) > len(img.Pix)-at {
@@ -808,5 +810,5 @@ func (d *document) Render(n, w, h int) (*image.RGBA, error) {
 	return img, nil
 }
 
-// Broken is why the document is of no more use; nil while it is.
+// Broken returns why the document is unusable; nil if it is usable.
 func (d *document) Broken() error { return d.broken }

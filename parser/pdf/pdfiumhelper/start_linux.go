@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes has the kernel end the program when the thread that started it ends,
-// with this process at the latest. It stays in this process's group, which whoever
-// watches over this process may kill as a whole.
+// attributes makes the kernel kill the program when the thread that started it
+// ends, and so with this process at the latest. It stays in this process's group,
+// which may be killed as a whole.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// widen lets a page's record wait in the pipe as a whole. The kernel may refuse.
+// widen lets a page's whole record fit in the pipe. The kernel may refuse.
 func widen(f *os.File) { _, _ = unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, 256<<10) }
 
-// cpuTime is what a process has used of the processor, 0 where that is not told.
+// cpuTime returns the processor time a process has used, 0 if unknown.
 func cpuTime(pid int) time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	// The second field is the name in brackets, which may hold spaces; the times
+	// The second field is the name in brackets, which may contain spaces; the times
 	// are in hundredths of a second (proc(5)).
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 13 {
@@ -36,8 +36,8 @@ func cpuTime(pid int) time.Duration {
 
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// InMemory copies a program into memory, under a name that this process, and
-// those which inherit the descriptor, can start.
+// InMemory copies a program into memory and returns a file that this process, and
+// those that inherit the descriptor, can execute.
 func InMemory(program []byte) (*os.File, error) {
 	// MFD_EXEC is unknown before Linux 6.3.
 	fd, err := unix.MemfdCreate("sheaf-pdfium", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
@@ -49,7 +49,7 @@ func InMemory(program []byte) (*os.File, error) {
 	}
 	f := os.NewFile(uintptr(fd), "sheaf-pdfium")
 	if _, err = f.Write(program); err == nil {
-		// Nobody who inherits it can change it.
+		// Processes that inherit it cannot change it.
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	}
 	if err != nil {

@@ -6,5 +6,5 @@ import "errors"
 
 func adviseHuge([]byte) {}
 
-// forget fails: only Linux promises that memory it takes back reads as zero.
+// forget fails: only Linux guarantees that reclaimed memory reads as zero.
 func forget([]byte) error { return errors.ErrUnsupported }

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withAllocator keeps the module's linear memory outside the Go heap: the
-// kernel zeroes pages on first touch, growing never copies, and closing a
-// document gives the memory back at once, but for what is spare. Measured: it halves the resident
-// size of a child process.
+// withAllocator keeps the module's linear memory outside the Go heap: the kernel
+// zeroes pages on first touch, growing never copies, and closing a document frees
+// the memory at once, except for what is kept spare. Measured: it halves the
+// resident size of a child process.
 func withAllocator(ctx context.Context) context.Context {
 	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, max uint64) experimental.LinearMemory {
 		if b := spare.take(int(max)); b != nil {
@@ -28,17 +28,17 @@ func withAllocator(ctx context.Context) context.Context {
 	}))
 }
 
-// hugeBytes is what every document touches at once: the module's data, its
-// stack and the start of its heap. Measured: with large pages there, opening
-// and reading small documents takes 9 % less time.
+// hugeBytes is the memory every document touches at once: the module's data, its
+// stack and the start of its heap. Measured: with huge pages there, opening and
+// reading small documents takes 9 % less time.
 const hugeBytes = 20 << 20
 
-// spareBytes are kept of a closed document's memory for the next one.
-// On a virtual machine whose host takes back what is free, a page that is
-// touched for the first time costs twenty times what zeroing it again does.
+// spareBytes of a closed document's memory are kept for the next one. On a virtual
+// machine whose host reclaims free memory, touching a page for the first time costs
+// twenty times as much as zeroing it again.
 const spareBytes = 8 << 20
 
-// spare is the memory of the document that was closed last, all zero.
+// spare is the memory of the last closed document, all zero.
 var spare spareMemory
 
 type spareMemory struct {
@@ -46,7 +46,7 @@ type spareMemory struct {
 	b  []byte
 }
 
-// take is the spare memory where it has that size, nil where there is none.
+// take returns the spare memory if it has that size, otherwise nil.
 func (s *spareMemory) take(size int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *spareMemory) take(size int) []byte {
 	return b
 }
 
-// put keeps b, of which the first used bytes may have been written. It reports
-// false where b cannot be zeroed or there is a spare one already.
+// put keeps b, of which the first used bytes may have been written. It returns
+// false if b cannot be zeroed or there is already a spare one.
 func (s *spareMemory) put(b []byte, used int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *spareMemory) put(b []byte, used int) bool {
 
 type mappedMemory struct {
 	b    []byte
-	used int // the most that was asked for
+	used int // the most requested so far
 }
 
 func (m *mappedMemory) Reallocate(n uint64) []byte {

@@ -1,10 +1,10 @@
 // Package pdfiumwasm is the PDF engine that needs nothing installed: PDFium
 // compiled to WebAssembly and run by wazero inside the parser's child process.
 //
-// The exports of the module are called directly. The wrapper functions of
-// go-pdfium look each export up by name and allocate per character; measured,
-// direct calls are eight times faster over a page of text. What is asked for
-// each character and object of a page is asked by loops inside the module.
+// The exports of the module are called directly. The wrapper functions of go-pdfium
+// look each export up by name and allocate per character; measured on a page of
+// text, direct calls are eight times faster. Queries for each character and object
+// of a page run as loops inside the module.
 package pdfiumwasm
 
 import (
@@ -32,8 +32,9 @@ import (
 	"sheaf/parser/pdf/engine"
 )
 
-// module is go-pdfium's PDFium without what is not called here, with the loops
-// of module/page.wat: module/README.md says how it is made and what it brings.
+// module is go-pdfium's PDFium without the functions not called here, plus the
+// loops of module/page.wat: see module/README.md for how it is built and what it
+// gains.
 //
 //go:embed module/pdfium.wasm
 var module []byte
@@ -41,23 +42,23 @@ var module []byte
 //go:embed module/pdfium.wasm.sha256
 var moduleSum string
 
-// ModuleSHA256 is the checksum of the module, in hexadecimal: pages, boxes and
-// pictures are the same with everything that is made of it.
+// ModuleSHA256 returns the checksum of the module, in hexadecimal: everything built
+// from it returns the same pages, boxes and pictures.
 func ModuleSHA256() string { return moduleSum[:64] }
 
-// Config of the engine. The zero value is the default.
+// Config configures the engine. The zero value is the default.
 type Config struct {
-	// CacheDir keeps the machine code that wazero makes of the module (14 MB),
-	// so that a child starts in 0.1 s instead of 3 s. Empty means
-	// $SHEAF_WAZERO_CACHE, else sheaf/wazero in the user's cache folder. Where
-	// it cannot be written the engine compiles at each start.
+	// CacheDir caches the machine code that wazero generates from the module (14
+	// MB), so that a child starts in 0.1 s instead of 3 s. Empty means
+	// $SHEAF_WAZERO_CACHE, else sheaf/wazero in the user's cache folder. If it is
+	// not writable the engine compiles at each start.
 	CacheDir string
-	// MemoryPages bounds one document's memory in pages of 64 KB; 0 means 8192
-	// (512 MB).
+	// MemoryPages limits one document's memory in pages of 64 KB; 0 means 8192 (512
+	// MB).
 	MemoryPages uint32
 }
 
-// maxOpen bounds the documents that are open at once in one process.
+// maxOpen limits the documents open at once in one process.
 const maxOpen = 64
 
 // Engine starts the module on first use.
@@ -71,10 +72,10 @@ type Engine struct {
 	ballast []byte
 }
 
-// ballastBytes are never touched, so they take no memory, but the collector
-// counts them and waits until as much has been allocated beside them. What is
-// kept on the Go heap of a child that reads PDFs is small: without, it would be
-// collected after every 4 MB. Children that read tables have enough of their own.
+// ballastBytes are never touched, so they take no memory, but the collector counts
+// them and waits until as much again has been allocated. A child that reads PDFs
+// has a small Go heap: otherwise it would be collected after every 4 MB. Children
+// that read tables have a large enough heap.
 const ballastBytes = 16 << 20
 
 // New returns the engine. Nothing is compiled before the first Open or Warm.
@@ -117,7 +118,7 @@ func boot(cfg Config) (pdfium.Pool, wazero.CompilationCache, error) {
 	return pool, cache, nil
 }
 
-// openCache returns nil where no folder can be used.
+// openCache returns nil if no folder can be used.
 func openCache(dir string) wazero.CompilationCache {
 	if dir == "" {
 		dir = os.Getenv("SHEAF_WAZERO_CACHE")
@@ -136,7 +137,7 @@ func openCache(dir string) wazero.CompilationCache {
 	return c
 }
 
-// Close ends the engine and whatever documents are still open.
+// Close ends the engine and any documents still open.
 func (e *Engine) Close() error {
 	e.start.Do(func() { e.err = errors.New("the engine is closed") })
 	var err error
@@ -149,7 +150,7 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// implementation is what direct calls need of go-pdfium's instance.
+// implementation is the part of go-pdfium's instance that direct calls need.
 type implementation interface {
 	Malloc(uint64) (uint64, error)
 	Free(uint64) error
@@ -157,8 +158,8 @@ type implementation interface {
 }
 
 // moduleOf reaches the WebAssembly module behind an instance. The field is
-// exported, its type is not, hence reflection; TestModuleIsReachable holds it
-// for the pinned version.
+// exported, its type is not, hence reflection; TestModuleIsReachable checks it for
+// the pinned version.
 func moduleOf(instance any) (api.Module, implementation, error) {
 	im, ok := instance.(implementation)
 	if !ok {
@@ -179,8 +180,8 @@ func moduleOf(instance any) (api.Module, implementation, error) {
 	return mod, im, nil
 }
 
-// detachableReader lets go of the file on Close: go-pdfium keeps its readers
-// in a global table for ever.
+// detachableReader releases the file on Close: go-pdfium keeps its readers in a
+// global table forever.
 type detachableReader struct{ r *io.SectionReader }
 
 func (d *detachableReader) Read(p []byte) (int, error) {
@@ -198,7 +199,7 @@ func (d *detachableReader) Seek(offset int64, whence int) (int64, error) {
 }
 
 // scratchBytes is the size of the buffer inside the module for out parameters,
-// batchBytes that of the one for what page.wat writes.
+// batchBytes that of the one page.wat writes to.
 const (
 	scratchBytes = 8 << 10
 	batchBytes   = 64 << 10
@@ -222,8 +223,8 @@ type document struct {
 	stack   [12]uint64
 
 	placed    []int          // object numbers of the pages
-	pageOf    map[uint32]int // and the pages by them, made of placed when a link asks
-	reference uint32         // what objects that are references begin with; 0 while unknown
+	pageOf    map[uint32]int // the reverse map, built from placed on the first link
+	reference uint32         // first word of reference objects; 0 while unknown
 
 	chars, objects, segments, countSegments, matrix api.Function
 }
@@ -288,8 +289,8 @@ func (e *Engine) Open(ctx context.Context, f io.ReaderAt, size int64, password s
 	return d, d.broken
 }
 
-// fn panics for an export that does not exist: the module is compiled into the
-// binary, so this cannot depend on a file.
+// fn panics if an export does not exist: the module is compiled into the binary, so
+// this cannot depend on a file.
 func (d *document) fn(name string) api.Function {
 	f := d.fns[name]
 	if f == nil {
@@ -349,19 +350,20 @@ func (d *document) Place(numbers []int) {
 			binary.LittleEndian.PutUint32(words[i*size:], uint32(n))
 		}
 		if !d.mem.Write(d.batch, words[:len(some)*size]) || d.call("sheaf_place", d.handle, uint64(from), uint64(len(some)), uint64(d.batch)) == 0 {
-			return // pages are found as ever
+			return // pages are found the usual way
 		}
 	}
 	d.placed = numbers
 }
 
-// destination is the page that a destination shows; -1 for none. PDFium reads the
-// object of that page to say which one it is, and with it the object stream that
-// holds it: a third of what the links of a range cost, where the numbers of the
-// pages are known. What a destination refers to is read from memory, as PDFium
-// keeps it (core/fpdfapi/parser): a CPDF_Array has a vector of pointers to its
-// elements at offset 16, a CPDF_Reference the number at offset 20. A CPDF_Reference
-// is known by its first word, that of one for which PDFium gave the same answer.
+// destination returns the page of a destination; -1 for none. To identify that page
+// PDFium reads its object, and with it the object stream containing it: a third of
+// the cost of a range's links. If the page numbers are known, the destination's
+// reference is read from memory instead, as PDFium lays it out
+// (core/fpdfapi/parser): a CPDF_Array has a vector of pointers to its elements at
+// offset 16, a CPDF_Reference the number at offset 20. A CPDF_Reference is
+// recognized by its first word, learned from one for which PDFium gave the same
+// answer.
 func (d *document) destination(dest uint64) int {
 	if d.pageOf == nil && d.placed != nil {
 		d.pageOf = make(map[uint32]int, len(d.placed))
@@ -436,8 +438,8 @@ func (d *document) Page(n int, p *engine.Page) error {
 	return d.broken
 }
 
-// readChars reads the text page: for each character its code unit and box, and
-// at the start of each word the text object, whose font is asked only when the
+// readChars reads the text page: for each character its code unit and box, and at
+// the start of each word the text object, whose font is queried only when the
 // object changes.
 func (d *document) readChars(text uint64, p *engine.Page) {
 	n := int(int32(d.call("FPDFText_CountChars", text)))
@@ -467,7 +469,7 @@ func (d *document) readChars(text uint64, p *engine.Page) {
 			if object := uint64(binary.LittleEndian.Uint32(b[4:])); object != 0 {
 				last = object
 				size := float32(math.Float64frombits(binary.LittleEndian.Uint64(b[24:])))
-				// Describing a new font leaves the batch as it is.
+				// Describing a new font does not touch the batch.
 				p.Runs = append(p.Runs, engine.Run{Font: d.font(uint64(binary.LittleEndian.Uint32(b[32:]))), Size: size, Angle: engine.AngleOf(f32(b[36:]))})
 				run = int32(len(p.Runs) - 1)
 			}
@@ -477,8 +479,8 @@ func (d *document) readChars(text uint64, p *engine.Page) {
 	}
 }
 
-// written are the first n bytes of the batch buffer, valid until the next call
-// into the module that may let its memory grow; nil where the document broke.
+// written returns the first n bytes of the batch buffer, valid until the next call
+// into the module that may grow its memory; nil if the document broke.
 func (d *document) written(n int) []byte {
 	if d.broken != nil {
 		return nil
@@ -491,9 +493,9 @@ func (d *document) written(n int) []byte {
 	return b
 }
 
-// links reads where areas of the page lead.
+// links reads the link areas of the page and their targets.
 func (d *document) links(page uint64, p *engine.Page) {
-	const action, uri = 8, 3 // place of the link's handle in the scratch buffer; fpdf_doc.h: PDFACTION_URI
+	const action, uri = 8, 3 // position of the link's handle in the scratch buffer; fpdf_doc.h: PDFACTION_URI
 	position := uint32(0)
 	for len(p.Links) < engine.MaxLinks && d.broken == nil {
 		if !d.mem.WriteUint32Le(uint32(d.scratch), position) || d.call("FPDFLink_Enumerate", page, d.scratch, d.scratch+action)&0xFF == 0 {
@@ -552,8 +554,8 @@ const (
 	objectForm  = 5
 )
 
-// object is one that page.wat has found. The box holds left, bottom, right and
-// top as PDFium gives them.
+// object is a page object found by page.wat. The box holds left, bottom, right and
+// top as returned by PDFium.
 type object struct {
 	index   int
 	handle  uint64
@@ -562,19 +564,19 @@ type object struct {
 	box     [4]float32
 }
 
-// objectBatch bounds the objects found by one call: those of a form that is
-// looked into wait while others are found.
+// objectBatch limits the objects found by one call: while those of a form are read,
+// the rest of the batch waits.
 const objectBatch = 256
 
-// walk goes through the n objects of a page or, with form, of a form, whose
-// space m leads to the page's.
+// walk goes through the n objects of a page or, with form, of a form, whose space m
+// maps to the page's.
 func (d *document) walk(parent uint64, form bool, n int, m affine, depth int, p *engine.Page) {
 	const size = 32 // of an object in page.wat
 	var isForm uint64
 	if form {
 		isForm = 1
 	}
-	looked := 0 // at objects before this one
+	looked := 0 // objects examined so far
 	look := func(to int) bool {
 		if p.Objects += to - looked; p.Objects > engine.MaxObjects {
 			p.Objects, p.Truncated = engine.MaxObjects+1, true
@@ -585,14 +587,14 @@ func (d *document) walk(parent uint64, form bool, n int, m affine, depth int, p 
 	}
 	var found []object
 	for looked < n {
-		end := min(n, looked+engine.MaxObjects) // what lies behind is not looked at
+		end := min(n, looked+engine.MaxObjects) // the rest is not examined
 		d.stack[0], d.stack[1], d.stack[2], d.stack[3], d.stack[4], d.stack[5] = parent, isForm, uint64(looked), uint64(end), uint64(d.batch), objectBatch
 		count := int(int32(d.invoke(d.objects)))
 		b := d.written(count * size)
 		if b == nil {
 			return
 		}
-		// The batch is read at once: what follows writes there, too.
+		// Copy the batch first: what follows overwrites the buffer.
 		found = found[:0]
 		for ; len(b) >= size; b = b[size:] {
 			found = append(found, object{
@@ -641,7 +643,7 @@ func (o *object) bounds(m affine) engine.Rect {
 	return engine.RectOf(x0, y1, x1, y0)
 }
 
-// thinPoints is the thickness up to which a filled box is a drawn line.
+// thinPoints is the maximum thickness of a filled box that counts as a drawn line.
 const thinPoints = 3
 
 // path records the straight horizontal and vertical parts of a path.
@@ -719,7 +721,7 @@ func (d *document) Meta(key string) string {
 	return engine.Text16(d.text16("FPDF_GetMetaText", d.handle, key16))
 }
 
-// Outline implements engine.Document. Cycles, which damaged files have, end at
+// Outline implements engine.Document. Cycles, which occur in damaged files, end at
 // the limit and at a depth of 16.
 func (d *document) Outline(limit int, pages bool) ([]engine.Bookmark, error) {
 	var out []engine.Bookmark
@@ -813,9 +815,9 @@ func (d *document) floats(n int) [6]float32 {
 	return out
 }
 
-// text16 calls a function of the form f(args…, buffer, bytes) that writes
-// UTF-16LE with an ending zero and returns the length in bytes. What it wrote is
-// valid until the next call.
+// text16 calls a function of the form f(args…, buffer, bytes) that writes UTF-16LE
+// with a terminating zero and returns the length in bytes. The result is valid
+// until the next call.
 func (d *document) text16(name string, args ...uint64) []byte {
 	const capacity = scratchBytes - 64
 	n := int(int32(d.call(name, append(args, d.scratch, capacity)...)))
@@ -838,9 +840,9 @@ func (d *document) text8(name string, args ...uint64) []byte {
 
 func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
-// affine is a PDF matrix [a b c d e f]. Each product is rounded, as a conversion
-// has it (Go specification, Floating-point operators): on processors that fuse
-// products and sums the boxes would differ from those of other engines.
+// affine is a PDF matrix [a b c d e f]. Explicit conversions round each product (Go
+// specification, Floating-point operators): on processors that fuse products and
+// sums the boxes would otherwise differ from those of other engines.
 type affine struct{ a, b, c, d, e, f float32 }
 
 var identity = affine{a: 1, d: 1}

@@ -3,10 +3,10 @@
 // This program builds sheaf-pdfium: the WebAssembly module that the engine
 // pdfiumwasm runs, translated to C by wasm2c, and host.c, linked into one static
 // program. `make helper` runs it in the root of the repository. The same module,
-// compilers and target give the same bytes.
+// compilers and target produce the same bytes.
 //
 // The translation takes four minutes of CPU. Its objects are kept in a cache
-// folder, so that a change of host.c costs a second.
+// folder, so that a change to host.c takes a second.
 package main
 
 import (
@@ -31,21 +31,20 @@ const (
 	hostPath   = "parser/pdf/pdfiumhelper/host/host.c"
 )
 
-// wabt is the version of wasm2c whose output is understood here: later ones
-// name what they write differently.
+// wabt is the version of wasm2c whose output is understood here: later ones use
+// other names.
 const wabt = "1.0.32"
 
-// recipe changes with split: what was compiled before is then compiled anew.
+// recipe changes with split: earlier objects are then recompiled.
 const recipe = 1
 
-// flags of every compilation. What wasm2c writes counts on none of C's
-// assumptions about aliasing. Sums and products are not fused: WebAssembly
-// rounds each.
+// flags of every compilation. wasm2c's output does not follow C's aliasing rules.
+// Products and sums are not fused: WebAssembly rounds each.
 var flags = strings.Fields("-O2 -w -std=gnu11 -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-pie -fno-plt -fno-stack-protector -fno-asynchronous-unwind-tables -fomit-frame-pointer -fno-ident")
 
-// memoryBase is where the linear memory of 4 GB and as much behind it lie: its
-// address is a constant of the code. Below 2 GB, an instruction of amd64 holds
-// it, and no register has to. Elsewhere it lies where every kernel has room.
+// memoryBase is the address of the 4 GB linear memory, followed by as much again:
+// it is a constant of the code. Below 2 GB it fits into an instruction on amd64,
+// and no register is needed. Elsewhere it is where every kernel has room.
 func memoryBase(machine string) string {
 	if strings.HasPrefix(machine, "x86_64-") {
 		return "-DMEMORY_BASE=0x20000000ull"
@@ -115,7 +114,7 @@ func (b *build) run() error {
 		return err
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(made))
-	// The checksum goes first: one that does not fit is refused, one that is missing is not.
+	// The checksum goes first: a wrong one is refused, a missing one is not.
 	if err := os.WriteFile(filepath.Join(tmp, "sum"), []byte(sum+"  "+filepath.Base(b.out)+"\n"), 0o644); err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (b *build) run() error {
 	return nil
 }
 
-// look says what to install.
+// look reports what must be installed.
 func (b *build) look() error {
 	_, noTranslator := exec.LookPath("wasm2c")
 	_, noCompiler := exec.LookPath(b.cc)
@@ -146,8 +145,8 @@ func (b *build) look() error {
 	return nil
 }
 
-// objects returns the folder that holds the module's compiled functions and
-// the header that host.c needs.
+// objects returns the folder with the module's compiled functions and the header
+// that host.c needs.
 func (b *build) objects(module []byte) (string, error) {
 	if b.cache == "" {
 		base, err := os.UserCacheDir()
@@ -186,7 +185,7 @@ func (b *build) objects(module []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Of its C library the compiler knows its own headers alone.
+	// The compiler searches only its own include folders.
 	header, err := os.ReadFile(filepath.Join(filepath.Dir(translator), "..", "include", "wasm-rt.h"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(tmp, "wasm-rt.h"), header, 0o644)
@@ -213,8 +212,8 @@ func (b *build) objects(module []byte) (string, error) {
 	return dir, os.Rename(tmp, dir)
 }
 
-// linesPerUnit is how much of the translation one compiler gets: it needs some
-// 600 MB for that.
+// linesPerUnit is how much of the translation is compiled at once: that needs some
+// 600 MB.
 const linesPerUnit = 60_000
 
 var (
@@ -222,8 +221,8 @@ var (
 	function  = regexp.MustCompile(`^static (.*\bw2c_\w+\(Z_pdfium_instance_t)`)
 )
 
-// split cuts pdfium.c into units of a header with all that they share, and
-// makes the address of the memory a constant.
+// split cuts pdfium.c into units with a shared header, and makes the address of the
+// memory a constant.
 func split(dir string) (units []string, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "pdfium.c"))
 	if err != nil {
@@ -236,7 +235,7 @@ func split(dir string) (units []string, err error) {
 		source = strings.ReplaceAll(source, old, new)
 	}
 	replace("&mem->data[addr]", "(u8*)(MEMORY_BASE + addr)", 2)
-	// A load whose value nobody uses need not be made.
+	// A load whose value is unused need not be made.
 	replace(`wasm_asm("" ::"r"(result));`, "", 2)
 	replace("static u32 func_types[", "u32 func_types[", 1)
 	types := strings.Index(source, "\nu32 func_types[")
@@ -260,7 +259,7 @@ func split(dir string) (units []string, err error) {
 	write("all.h", shared.String())
 	declared = prototype.ReplaceAllString(declared, "")
 
-	// Functions begin behind the initialisers and end before the exports.
+	// Functions begin after the initialisers and end before the exports.
 	lines := strings.Split(source[first:exports], "\n")
 	begin := -1
 	for i, l := range lines {
@@ -272,8 +271,8 @@ func split(dir string) (units []string, err error) {
 	if begin < 0 {
 		return nil, errors.New("wasm2c wrote no function")
 	}
-	// Between the initialisers and the first function lies nothing else; data
-	// segments, tables and the start come behind the last.
+	// There is nothing else between the initialisers and the first function; data
+	// segments, tables and the start follow the last.
 	var unit []string
 	flush := func() {
 		name := fmt.Sprintf("c%02d.c", len(units))
@@ -299,7 +298,7 @@ func (b *build) compile(dir string, units []string) error {
 		wait.Go(func() {
 			for name := range next {
 				cmd := exec.Command(b.cc, append(append([]string{}, b.flags...), "-c", name, "-o", strings.TrimSuffix(name, ".c")+".o")...)
-				cmd.Dir = dir // no path of this machine gets into the objects
+				cmd.Dir = dir // keeps paths of this machine out of the objects
 				if out, err := cmd.CombinedOutput(); err != nil {
 					failed <- fmt.Errorf("%s: %w\n%s", name, err, bytes.TrimSpace(out[:min(len(out), 2000)]))
 				}
@@ -326,6 +325,6 @@ func command(name string, args ...string) error {
 }
 
 func output(name string, args ...string) string {
-	out, _ := exec.Command(name, args...).Output() // nothing differs from every version
+	out, _ := exec.Command(name, args...).Output() // no output differs from every version
 	return string(bytes.TrimSpace(out))
 }

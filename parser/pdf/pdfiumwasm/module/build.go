@@ -1,7 +1,7 @@
 //go:build ignore
 
-// This program makes pdfium.wasm, the module that the engine runs, of the one
-// that go-pdfium carries. See README.md.
+// This program builds pdfium.wasm, the module that the engine runs, from the one in
+// go-pdfium. See README.md.
 package main
 
 import (
@@ -19,22 +19,22 @@ import (
 	"strings"
 )
 
-// source is the module that everything starts from.
+// source is the module to start from.
 const (
 	sourcePackage = "github.com/klippa-app/go-pdfium/webassembly"
 	sourceSum     = "a9da632fc69e963f94c68dda017eec3e512284c9113d6e3be21f35086de3c0c3"
 )
 
-// features are what the source uses; wazero knows more, binaryen's -all means
-// some that it does not.
+// features are those the source uses; wazero supports more, binaryen's -all
+// includes some that wazero does not.
 var features = strings.Fields("--mvp-features --enable-bulk-memory --enable-sign-ext --enable-nontrapping-float-to-int --enable-mutable-globals --enable-multivalue --enable-reference-types")
 
-// optimise was chosen by measuring: more inlining makes pages no faster and
-// the start of each child slower.
+// optimise was chosen by measurement: more inlining does not make pages faster but
+// slows the start of each child.
 var optimise = strings.Fields("-O3")
 
-// called are the exports that go-pdfium calls by itself: all but PDFium's own
-// functions, and these of them.
+// called are the exports that go-pdfium itself calls: everything but PDFium's own
+// functions, plus these.
 var called = []string{"FPDF_FILEACCESS_Create", "FPDF_FILEACCESS_Size", "FPDF_InitLibrary", "FPDF_DestroyLibrary"}
 
 func main() {
@@ -139,7 +139,7 @@ func readSource() ([]byte, error) {
 
 var exportName = regexp.MustCompile(`"(FPDF\w*_\w+)"`)
 
-// usedExports are the functions of PDFium that the files name.
+// usedExports returns the PDFium functions named in the files.
 func usedExports(paths ...string) (map[string]bool, error) {
 	keep := map[string]bool{}
 	for _, path := range paths {
@@ -210,8 +210,7 @@ func (m *module) section(id byte) *section {
 	return &section{}
 }
 
-// each calls f for every item of a section that is a vector, and puts together
-// those that it keeps.
+// each calls f for every item of a vector section, and reassembles those it keeps.
 func (s *section) each(f func(*reader) bool) error {
 	r := reader{b: s.body}
 	n, kept := r.number(), 0
@@ -230,7 +229,7 @@ func (s *section) each(f func(*reader) bool) error {
 	return nil
 }
 
-// dropExports leaves of PDFium's functions those in keep.
+// dropExports removes all PDFium functions not in keep.
 func (m *module) dropExports(keep map[string]bool) error {
 	pdfium := regexp.MustCompile(`^(FPDF|FORM|FSDK)`)
 	missing := map[string]bool{}
@@ -250,8 +249,8 @@ func (m *module) dropExports(keep map[string]bool) error {
 	return err
 }
 
-// replace puts the function exported as by in the place of the one exported as
-// name, for every caller, and has its one call of name reach the old one.
+// replace substitutes the function exported as by for the one exported as name, for
+// every caller, and redirects its own call of name to the original.
 func (m *module) replace(name, by string) error {
 	functions := map[string]int{}
 	err := m.section(sectionExport).each(func(r *reader) bool {
@@ -309,14 +308,14 @@ func (m *module) replace(name, by string) error {
 	return nil
 }
 
-// shelfEnd is where malloc.wat's heads of lists end at the latest.
+// shelfEnd is the latest possible end of malloc.wat's list heads.
 const shelfEnd = 1024
 
-// gap is how many zero bytes between two pieces of data are written out: each
-// piece costs every new document as much as copying some thousand bytes.
+// gap is how many zero bytes between two pieces of data are written out: each piece
+// costs every new document as much as copying some thousand bytes.
 const gap = 256
 
-// joinData makes few pieces of the thousands of the data section.
+// joinData merges the thousands of pieces of the data section into few.
 func (m *module) joinData() error {
 	type piece struct {
 		at   int
