@@ -11,64 +11,63 @@ import (
 	"sheaf/internal/enrich"
 )
 
-// Version counts the changes of what Extract finds: results of another version
-// are not comparable.
+// Version increases with each change to the results of Extract: results of
+// different versions are not comparable.
 const Version = 1
 
-// Bounds of what one chunk contributes.
+// Limits on what one chunk contributes.
 const (
 	maxNameBytes    = 200
 	maxNameWords    = 8
-	maxPerSentence  = 12   // entities of one sentence that make pairs
+	maxPerSentence  = 12   // entities of one sentence that form pairs
 	maxPerChunk     = 200  // Link holds 256
 	maxSentences    = 2000 // Link counts 65,535
 	maxExtractBytes = 1 << 20
 )
 
-// Type is what an entity is, as far as rules can tell.
+// Type is the kind of an entity, as far as rules can tell.
 type Type uint8
 
 // Types of entities.
 const (
-	TypeName         Type = iota // written with capitals
-	TypeOrganization             // ends as companies and authorities do
-	TypePerson                   // stands after a title
+	TypeName         Type = iota // capitalized
+	TypeOrganization             // ends like the name of a company or authority
+	TypePerson                   // follows a title
 	TypeTerm                     // a noun phrase
 	types
 )
 
 func (t Type) String() string { return [...]string{"name", "organization", "person", "term"}[t] }
 
-// Mention is an entity as one chunk names it. A dataset has millions of them, and
-// of links tens of millions, so both are small.
+// Mention is an entity as named by one chunk. A dataset has millions of them, and
+// tens of millions of links, so both are small.
 type Mention struct {
 	Key   unique.Handle[string] // normalised
-	Name  unique.Handle[string] // as it is written there most
+	Name  unique.Handle[string] // its most frequent spelling there
 	Count int32                 // sentences that name it
 	Type  Type
-	Weak  bool // only where every word begins with a capital
+	Weak  bool // only where every word is capitalized
 }
 
-// Link is two mentions that stand in the same sentences.
+// Link is two mentions that occur in the same sentences.
 type Link struct {
 	A, B  uint8  // in Mentions, A < B
 	Count uint16 // sentences
 }
 
-// Extraction is what a text names.
+// Extraction is the set of entities that a text names.
 type Extraction struct {
 	Mentions  []Mention
 	Links     []Link
 	Sentences int
-	Told      *Told // by a model; nil for what rules found
+	Told      *Told // by a model; nil for the results of rules
 }
 
-// Extract finds the names and noun phrases of a text by rules: words with
-// capitals that stand together, and outside German, where nouns have capitals,
-// pairs of words between stop words. language is ISO 639-1 or "".
-// lines says that each line is a sentence, as in a table. Languages that are
-// written without spaces give names in Latin letters and in Katakana alone.
-// Names that splits keep apart are mentions of their own.
+// Extract finds the names and noun phrases of a text by rules: adjacent capitalized
+// words, and, except in German, where nouns are capitalized, pairs of words between
+// stop words. language is ISO 639-1 or "". lines means that each line is a
+// sentence, as in a table. Languages written without spaces yield only names in
+// Latin letters and Katakana. Names that splits keep apart are separate mentions.
 func Extract(text, language string, lines bool, splits *Splits) Extraction {
 	if len(text) > maxExtractBytes {
 		text = strings.ToValidUTF8(text[:maxExtractBytes], "")
@@ -114,7 +113,7 @@ func Extract(text, language string, lines bool, splits *Splits) Extraction {
 			}
 		}
 	}
-	x.Mentions = slices.Clone(x.Mentions) // without what append kept in reserve
+	x.Mentions = slices.Clone(x.Mentions) // without append's spare capacity
 	x.Links = make([]Link, 0, len(links))
 	for pair, n := range links {
 		x.Links = append(x.Links, Link{uint8(pair[0]), uint8(pair[1]), uint16(n)})
@@ -123,8 +122,8 @@ func Extract(text, language string, lines bool, splits *Splits) Extraction {
 	return x
 }
 
-// Size is about what an extraction takes in memory, in bytes. Texts that others
-// name too are not counted.
+// Size returns the approximate memory of an extraction, in bytes. Texts shared with
+// others are not counted.
 func (x *Extraction) Size() int64 {
 	n := 64 + 24*len(x.Mentions) + 4*len(x.Links)
 	if x.Told != nil {
@@ -137,8 +136,8 @@ func (x *Extraction) Size() int64 {
 	return int64(n)
 }
 
-// Clean makes a name one line of valid UTF-8 without control and format
-// characters, such as those that turn the direction of writing round.
+// Clean makes a name one line of valid UTF-8 without control and format characters,
+// such as those that reverse the direction of writing.
 func Clean(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -152,12 +151,12 @@ func Clean(name string) string {
 	return strings.Join(strings.Fields(name), " ")
 }
 
-// Key is the normalised form of a name, by which names are the same: in lower
-// case, without a possessive and the punctuation around it.
+// Key is the normalised form of a name, by which names are compared: in lower case,
+// without a possessive and surrounding punctuation.
 func Key(name string) string { return strings.ToLower(bare(name)) }
 
-// bare is a name in its own capitals, without a possessive and the punctuation
-// around it.
+// bare is a name with its capitalization, without a possessive and surrounding
+// punctuation.
 func bare(name string) string {
 	k := Clean(name)
 	for _, s := range []string{"'s", "'S", "’s", "’S", "'", "’"} {
@@ -166,7 +165,7 @@ func bare(name string) string {
 	return strings.Trim(k, " -.,;:'’\"/&")
 }
 
-// Words are the words of a name or a query that say something, in lower case.
+// Words returns the significant words of a name or query, in lower case.
 func Words(s string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(Clean(s)), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
@@ -177,8 +176,8 @@ func Words(s string) []string {
 	return out
 }
 
-// sentences cuts a text. A line break ends a sentence where a blank line or a
-// list item follows, or the line is done.
+// sentences splits a text. A line break ends a sentence if a blank line or a list
+// item follows, or the line is complete.
 func sentences(text string, lines bool) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		start := 0
@@ -237,22 +236,22 @@ func stops(before, after string) bool {
 type word struct {
 	text   string // of the sentence
 	lower  string
-	joined bool // only spaces stand between it and the one before
+	joined bool // separated from the previous word only by spaces
 	cap    bool
-	acr    bool // letters are all capitals, two at least
-	digits bool // holds a digit
+	acr    bool // all letters are capitals, at least two
+	digits bool // contains a digit
 	stop   bool
 }
 
-// found is a name as a sentence has it.
+// found is a name as spelled in a sentence.
 type found struct {
 	name string
 	kind Type
 	weak bool
-	run  int // of pairs of words that overlap, one number; else 0
+	run  int // identifies a run of overlapping word pairs; otherwise 0
 }
 
-// connectors stand inside names.
+// connectors occur inside names.
 var connectors = map[string]bool{"of": true, "de": true, "du": true, "des": true, "del": true, "della": true, "di": true, "da": true, "von": true, "van": true, "der": true, "den": true, "für": true, "for": true, "zu": true, "la": true}
 
 var organizations = map[string]bool{"inc": true, "ltd": true, "llc": true, "gmbh": true, "ag": true, "se": true, "kg": true, "plc": true, "corp": true, "corporation": true, "company": true, "university": true, "universität": true, "hochschule": true,
@@ -260,7 +259,7 @@ var organizations = map[string]bool{"inc": true, "ltd": true, "llc": true, "gmbh
 
 var titles = map[string]bool{"mr": true, "mrs": true, "ms": true, "dr": true, "prof": true, "herr": true, "frau": true, "herrn": true, "sir": true, "madame": true, "monsieur": true, "señor": true, "señora": true}
 
-// find lists the names of a sentence in their order.
+// find lists the names of a sentence in order.
 func find(sentence, language string) []found {
 	words := split(sentence, language)
 	if shouted(words) {
@@ -284,7 +283,7 @@ func find(sentence, language string) []found {
 				kind, from = TypePerson, 1
 			}
 			if len(n) <= maxNameWords && (len(n)-from > 1 || utf8.RuneCountInString(n[from].text) > 1) {
-				// One word at the beginning of a sentence may be any word.
+				// A single word at the beginning of a sentence may be any word.
 				weak := i == 0 && len(n) == 1 && !w.acr && !w.digits && !inner(w.text)
 				out = append(out, found{join(n[from:]), kind, weak, 0})
 			}
@@ -297,7 +296,7 @@ func find(sentence, language string) []found {
 			for j < len(words) && words[j].joined && plain(&words[j]) {
 				j++
 			}
-			// Where a verb stands beside the noun phrase, the pairs that recur tell.
+			// If a verb is next to the noun phrase, the pairs that recur reveal it.
 			if n := j - i; n >= 2 && n <= 4 {
 				for k := i; k+1 < j; k++ {
 					out = append(out, found{join(words[k : k+2]), TypeTerm, false, i + 1})
@@ -311,7 +310,7 @@ func find(sentence, language string) []found {
 	return out
 }
 
-// nameEnd is where the name ends that begins at words[i].
+// nameEnd returns where the name that begins at words[i] ends.
 func nameEnd(words []word, i int) int {
 	j := i + 1
 	for j < len(words) && words[j].joined {
@@ -320,7 +319,7 @@ func nameEnd(words []word, i int) int {
 			j++
 			continue
 		}
-		// A connector belongs to the name where a capital follows.
+		// A connector belongs to the name if a capital follows.
 		if connectors[w.lower] && !w.cap && j+1 < len(words) && words[j+1].joined && words[j+1].cap && !words[j+1].stop {
 			j += 2
 			continue
@@ -330,7 +329,7 @@ func nameEnd(words []word, i int) int {
 	return j
 }
 
-// join is the text of words that stand together.
+// join returns the text of adjacent words.
 func join(words []word) string {
 	parts := make([]string, len(words))
 	for i := range words {
@@ -339,7 +338,7 @@ func join(words []word) string {
 	return strings.Join(parts, " ")
 }
 
-// plain reports whether a word may stand in a noun phrase in lower case.
+// plain reports whether a word may be part of a lower-case noun phrase.
 func plain(w *word) bool {
 	return !w.stop && !w.cap && !w.digits && len(w.lower) > 2 && !strings.HasSuffix(w.lower, "ly") && w.text[0] < utf8.RuneSelf
 }
@@ -348,7 +347,7 @@ func isNumber(w *word) bool {
 	return strings.Trim(w.text, "0123456789.,-/") == ""
 }
 
-// inner reports whether a capital stands inside a word, as in PostgreSQL.
+// inner reports whether a word has a capital inside, as in PostgreSQL.
 func inner(s string) bool {
 	for i, r := range s {
 		if i > 0 && unicode.IsUpper(r) {
@@ -369,7 +368,7 @@ func katakana(s string) bool {
 	return n > 1
 }
 
-// shouted reports whether a sentence is written in capitals, so that these say
+// shouted reports whether a sentence is written in capitals, which then mean
 // nothing.
 func shouted(words []word) bool {
 	n := 0
@@ -409,8 +408,8 @@ func split(sentence, language string) []word {
 			first, _ := utf8.DecodeRuneInString(text)
 			w.cap = unicode.IsUpper(first) || inner(text)
 			w.acr = upper == letters && letters >= 2
-			// IT and US are names, it and us are not.
-			// A sentence may begin with one in a language that it was not taken for.
+			// IT and US are names, it and us are not. A sentence may begin with a
+			// stop word of a language other than the detected one.
 			w.stop = (enrich.IsStopWord(w.lower, language) || len(out) == 0 && enrich.IsStopWord(w.lower, "")) && !(w.acr && letters <= 4)
 			out = append(out, w)
 		}
@@ -426,13 +425,13 @@ func split(sentence, language string) []word {
 		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r):
 			c = 1
 		case start >= 0 && class == 1 && (r == '-' || r == '\'' || r == '’' || r == '&' || r == '.' || r == '/'):
-			// inside a word where a letter follows
+			// part of a word if a letter follows
 			next, _ := utf8.DecodeRuneInString(sentence[i+utf8.RuneLen(r):])
 			if unicode.IsLetter(next) || unicode.IsDigit(next) {
 				c = 1
 			}
 		case unicode.Is(unicode.Cf, r):
-			continue // inside words and between them
+			continue // ignored inside and between words
 		}
 		if c == 0 || start >= 0 && c != class {
 			end(i)

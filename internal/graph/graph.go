@@ -1,8 +1,8 @@
-// Package graph makes a graph of the entities that a dataset's chunks name and
-// of how they stand together. It is pure: chunks go in as contributions, one a
-// chunk, and a Graph comes out that says of each entity, relation and community
-// which chunks support it. Package graphs feeds it with live chunks and answers
-// searches from it.
+// Package graph builds a graph of the entities that a dataset's chunks name and of
+// their co-occurrence. It is pure: its input is one contribution per chunk, and the
+// resulting Graph lists for each entity, relation and community the chunks that
+// support it. Package graphs feeds it with live chunks and answers searches from
+// it.
 package graph
 
 import (
@@ -16,21 +16,22 @@ import (
 	"sheaf"
 )
 
-// Options bound and prune a graph. What is 0 is as in Defaults.
+// Options limit and prune a graph. Zero fields take their value from Defaults.
 type Options struct {
-	MaxEntities  int     // the least supported beyond are dropped
-	MaxRelations int     // so are these
-	MinCount     int     // sentences that name an entity, at least
-	WeakestShare float64 // of the relations, left out; negative for none
+	MaxEntities  int     // the least supported beyond that are dropped
+	MaxRelations int     // likewise
+	MinCount     int     // minimum number of sentences that name an entity
+	WeakestShare float64 // share of the relations to omit; negative for none
 	Seed         uint64  // of the communities
-	Splits       *Splits // names that are kept apart, as the contributions were read with
-	Same         []Same  // entities that a run found to be others
+	Splits       *Splits // names kept apart, the same as when the contributions were read
+	Same         []Same  // entities that a run found to be identical to others
 }
 
-// Defaults are those of a graph by co-occurrence.
+// Defaults are those of a co-occurrence graph.
 var Defaults = Options{MaxEntities: 50_000, MaxRelations: 200_000, MinCount: 2, WeakestShare: 0.4}
 
-// Source is a chunk that supports something. It is cited by its pages and boxes.
+// Source is a chunk that supports an element of the graph. It is cited by its pages
+// and boxes.
 type Source struct {
 	DocumentID string
 	RangeID    string
@@ -45,68 +46,68 @@ type Contribution struct {
 	Extraction Extraction
 }
 
-// Entity is something that chunks name.
+// Entity is something named by chunks.
 type Entity struct {
 	Key       string // normalised name: unique in a graph
-	Name      string // as most sentences write it
+	Name      string // its most frequent spelling
 	Type      string
 	Count     int     // sentences that name it
 	Degree    int     // relations it has
-	Rank      float64 // PageRank: of all entities together 1
-	Community int32   // the finest it belongs to, in Communities; -1 for a hub, which belongs to none
+	Rank      float64 // PageRank: the sum over all entities is 1
+	Community int32   // the finest it belongs to, in Communities; -1 for a hub, which has none
 	Chunks    []int32 // that name it, in Sources
-	About     []About // in the words of a model, in the order of the chunks
+	About     []About // in a model's words, in the order of the chunks
 	Told      bool    // a model named it
-	Names     []Named // where chunks name it in several ways, these, its own key's first
+	Names     []Named // if chunks name it in several ways, these, its own key's first
 }
 
-// Relation is two entities that stand in the same sentences.
+// Relation is two entities that occur in the same sentences.
 type Relation struct {
 	A, B   int32 // in Entities, A < B
-	Count  int   // sentences that hold both
+	Count  int   // sentences that contain both
 	Weight float64
 	Chunks []int32 // with such a sentence, in Sources
-	About  []About // in the words of a model, in the order of the chunks
+	About  []About // in a model's words, in the order of the chunks
 }
 
-// Community is a group of entities that stand closer to each other than to
-// others. Those of level 0 are the finest; Parent holds it at the next level.
+// Community is a group of entities more closely related to each other than to
+// others. Those of level 0 are the finest; Parent contains it at the next level.
 type Community struct {
 	Level    int
 	Parent   int32 // in Communities; -1 at the coarsest level
 	Title    string
 	Entities []int32 // members, best first
-	Weight   float64 // of the relations inside
+	Weight   float64 // of the relations inside it
 }
 
-// Union is an entity that was taken as another.
+// Union is an entity that was merged into another.
 type Union struct {
-	Key    string // that is no entity any more
-	Into   string // the key of the one that is
+	Key    string // of the entity that no longer exists
+	Into   string // the key of the remaining entity
 	Reason string // plural or acronym, or that of a Same
 }
 
-// Graph is immutable. Its entities are ordered by rank, best first, its
-// relations by weight.
+// Graph is immutable. Its entities are ordered by rank, best first, its relations
+// by weight.
 type Graph struct {
 	Sources     []Source
 	Entities    []Entity
 	Relations   []Relation
-	Communities []Community // the finest first
+	Communities []Community // finest first
 	Unions      []Union
-	// Entities and relations that were dropped since there are more than the
-	// bounds allow. What pruning leaves out does not count.
+	// Entities and relations dropped because they exceed the limits. Pruned ones
+	// are not counted.
 	DroppedEntities, DroppedRelations int
 
 	splits *Splits
 	byKey  map[string]int32
-	words  map[string][]int32 // entities whose key has the word
+	words  map[string][]int32 // entities whose key contains the word
 	near   [][]int32          // relations of each entity, heaviest first
 }
 
-// Build makes the graph of the contributions. It depends on what they are, not
-// on their order: a graph after any additions and removals is the graph of what
-// is left.
+// Build builds the graph of the contributions. It depends on their content, not on
+// their order: after any additions and removals the graph equals that of the
+// remaining contributions.
 func Build(all []Contribution, o Options) *Graph {
 	o = o.withDefaults()
 	all = slices.SortedFunc(slices.Values(all), func(a, b Contribution) int {
@@ -137,14 +138,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// fold is the contributions with their keys numbered. Of most keys nothing but
-// the number is needed, as most are seen once.
+// fold is the contributions with numbered keys. Most keys need only the number,
+// since most occur once.
 type fold struct {
 	all    []Contribution
 	number map[unique.Handle[string]]int32
 	keys   []unique.Handle[string] // by number
 	count  []int32                 // sentences that name the key, by number
-	into   []int32                 // the key that it is taken as, by number; itself for most
+	into   []int32                 // the key it is merged into, by number; itself for most
 	begin  []int                   // of each contribution, in of
 	of     []int32                 // numbers of all mentions
 }
@@ -175,18 +176,18 @@ func newFold(all []Contribution) *fold {
 	return f
 }
 
-// mentions are the numbers of the keys that a contribution names.
+// mentions returns the numbers of the keys that a contribution names.
 func (f *fold) mentions(i int) []int32 {
 	return f.of[f.begin[i] : f.begin[i]+len(f.all[i].Extraction.Mentions)]
 }
 
-// tally counts what the chunks say of one entity.
+// tally counts the chunks' statements about one entity.
 type tally struct {
-	names  []nameCount // mostly one to three
+	names  []nameCount // usually one to three
 	types  [types]int32
-	told   []nameCount // types that a model named
+	told   []nameCount // types named by a model
 	chunks int         // that name it
-	last   int32       // the chunk that was counted last
+	last   int32       // the chunk counted last
 }
 
 type nameCount struct {
@@ -194,9 +195,9 @@ type nameCount struct {
 	count int32
 }
 
-// entities counts what is named and keeps what is named often enough: the rest
-// is seen once, or only at the beginning of sentences, where every word has a
-// capital. It answers the entity of each key, -1 for none.
+// entities counts mentions and keeps the entities named often enough: the rest
+// occur once, or only at the beginning of sentences, where every word is
+// capitalized. It returns the entity of each key, -1 for none.
 func (g *Graph) entities(f *fold, o Options) []int32 {
 	counts, strong, told := make([]int32, len(f.keys)), make([]bool, len(f.keys)), make([]bool, len(f.keys))
 	for i := range f.all {
@@ -209,7 +210,7 @@ func (g *Graph) entities(f *fold, o Options) []int32 {
 	}
 	var kept []int32 // keys
 	for n, c := range counts {
-		// What was taken apart is told of, even where each part is rare.
+		// What was split is kept, even if each part is rare.
 		if int(c) >= o.MinCount && strong[n] || told[n] || c > 0 && o.Splits.holds(f.keys[n].Value()) {
 			kept = append(kept, int32(n))
 		}
@@ -283,7 +284,7 @@ func (t *tally) add(name unique.Handle[string], count int32) {
 	t.names = tallied(t.names, name, count)
 }
 
-// tallied counts a name among others.
+// tallied adds to a name's count.
 func tallied(all []nameCount, name unique.Handle[string], count int32) []nameCount {
 	for i := range all {
 		if all[i].name == name {
@@ -297,14 +298,14 @@ func tallied(all []nameCount, name unique.Handle[string], count int32) []nameCou
 	return all
 }
 
-// maxNames are the ways of writing an entity that are counted: the first ones, in
-// the order of the chunks.
+// maxNames limits the spellings counted per entity: the first ones, in the order of
+// the chunks.
 const maxNames = 64
 
-// name is how most sentences write the entity; of equal ones the first by name.
+// name returns the most frequent spelling; the first by name if tied.
 func (t *tally) name() string { return most(t.names) }
 
-// most is the name that is counted most; of equal ones the first.
+// most returns the name with the highest count; the first if tied.
 func most(names []nameCount) string {
 	best, count := "", int32(0)
 	for _, n := range names {
@@ -315,8 +316,8 @@ func most(names []nameCount) string {
 	return best
 }
 
-// kind is what most chunks take the entity for in the words of a model, else most
-// sentences; of equal ones the first by name.
+// kind returns the type most chunks assign in a model's words, otherwise most
+// sentences; the first by name if tied.
 func (t *tally) kind() string {
 	if said := most(t.told); said != "" {
 		return said
@@ -330,10 +331,10 @@ func (t *tally) kind() string {
 	return best.String()
 }
 
-// pairs are the links between entities, those of one entity together. Each field
-// has a slice, since there are tens of millions.
+// pairs are the links between entities, grouped by entity. Each field is a separate
+// slice, since there are tens of millions.
 type pairs struct {
-	to    []int32 // the other entity, of a higher number
+	to    []int32 // the other entity, with a higher number
 	chunk []int32
 	count []uint16
 }
@@ -348,10 +349,10 @@ func (p *pairs) Swap(i, j int) {
 	p.count[i], p.count[j] = p.count[j], p.count[i]
 }
 
-// part is the pairs from i to j, in place.
+// part returns the pairs from i to j, in place.
 func (p *pairs) part(i, j int) *pairs { return &pairs{p.to[i:j], p.chunk[i:j], p.count[i:j]} }
 
-// candidate is a relation before its chunks are listed.
+// candidate is a relation before its chunks are collected.
 type candidate struct {
 	weight   float64
 	a, b     int32
@@ -359,9 +360,9 @@ type candidate struct {
 	from, to int // in pairs
 }
 
-// relations weighs the pairs that stand together by their share of mutual
-// information: how often they do, times how much more often than by chance. The
-// lightest beyond the bound, and the weakest share of the rest, are left out.
+// relations weighs co-occurring pairs by their share of mutual information: how
+// often they co-occur, times how much more often than by chance. The lightest
+// beyond the limit, and the weakest share of the rest, are omitted.
 func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
 	each := func(do func(a, b, chunk int32, count uint16)) {
 		for i := range f.all {
@@ -373,7 +374,7 @@ func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
 			}
 		}
 	}
-	// Counted, then filled in: a slice that grows holds twice as much for a while.
+	// Counted first, then filled: a growing slice temporarily holds twice as much.
 	next := make([]int, len(g.Entities)+1)
 	each(func(a, _, _ int32, _ uint16) { next[a+1]++ })
 	for a := range g.Entities {
@@ -384,7 +385,7 @@ func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
 	each(func(a, b, chunk int32, count uint16) {
 		at := next[a]
 		all.to[at], all.chunk[at], all.count[at] = b, chunk, count
-		next[a]++ // ends where the next one began
+		next[a]++ // becomes the end: where the next one begins
 	})
 	sentences := 0
 	for i := range f.all {
@@ -420,7 +421,7 @@ func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
 	best = best[:min(len(best), o.MaxRelations)]
 	g.DroppedRelations = found - len(best)
 	keep := strongest(best, o.WeakestShare)
-	for _, c := range best[keep:] { // what a model says is no accident
+	for _, c := range best[keep:] { // what a model stated is not accidental
 		if slices.ContainsFunc(all.chunk[c.from:c.to], func(chunk int32) bool { return f.all[chunk].Extraction.Told != nil }) {
 			best[keep] = c
 			keep++
@@ -439,12 +440,12 @@ func (g *Graph) relations(f *fold, entityOf []int32, o Options) {
 	}
 }
 
-// pruneLeast relations are in a graph whose weakest are left out: of a few, each
-// may matter.
+// pruneLeast is the minimum number of relations in a graph that is pruned: of a
+// few, each may matter.
 const pruneLeast = 100
 
-// strongest is how many relations, heaviest first, stay without the weakest share.
-// Those that weigh as much as the lightest that stays, stay too.
+// strongest returns how many relations, heaviest first, remain without the weakest
+// share. Those as heavy as the lightest remaining one also remain.
 func strongest(best []candidate, share float64) int {
 	n := int(float64(len(best)) * share)
 	if len(best) < pruneLeast || n == 0 {
@@ -457,16 +458,16 @@ func strongest(best []candidate, share float64) int {
 	return keep
 }
 
-// hubShare of all entities, in a graph of at least hubLeast, is how many
-// neighbours make an entity a hub: what everything stands beside, such as the
-// company whose documents these are, tells no two subjects apart.
+// hubShare of all entities, in a graph of at least hubLeast, is how many neighbours
+// make an entity a hub: something related to everything, such as the company that
+// owns the documents, does not distinguish subjects.
 const (
 	hubShare = 0.4
 	hubLeast = 50
 )
 
-// prune leaves out the entities without relations that no model named and that
-// nobody took apart.
+// prune removes the entities without relations, unless a model named them or a user
+// split them.
 func (g *Graph) prune() {
 	for _, r := range g.Relations {
 		g.Entities[r.A].Degree++
@@ -475,7 +476,7 @@ func (g *Graph) prune() {
 	g.keep(func(e *Entity) bool { return e.Degree > 0 || e.Told || g.splits.holds(e.Key) })
 }
 
-// keep leaves out the entities that ok is false for. None of them may have a
+// keep removes the entities for which ok is false. None of them may have a
 // relation.
 func (g *Graph) keep(ok func(*Entity) bool) {
 	to := make([]int32, len(g.Entities))
@@ -493,7 +494,7 @@ func (g *Graph) keep(ok func(*Entity) bool) {
 	}
 }
 
-// rank computes the PageRank of the entities and orders them by it.
+// rank computes the PageRank of the entities and sorts them by it.
 func (g *Graph) rank() {
 	ranks := PageRank(len(g.Entities), g.Relations)
 	order := make([]int32, len(ranks))
@@ -514,14 +515,14 @@ func (g *Graph) rank() {
 		r := &g.Relations[i]
 		r.A, r.B = min(to[r.A], to[r.B]), max(to[r.A], to[r.B])
 	}
-	// Relations of equal weight are in an order that follows from the entities.
+	// Relations of equal weight are ordered by their entities.
 	slices.SortFunc(g.Relations, func(x, y Relation) int {
 		return cmp.Or(cmp.Compare(y.Weight, x.Weight), cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B))
 	})
 }
 
-// hubs reports which entities stand beside so many that they tell no two
-// subjects apart.
+// hubs reports which entities have so many neighbours that they do not distinguish
+// subjects.
 func (g *Graph) hubs() []bool {
 	hubs := make([]bool, len(g.Entities))
 	if len(g.Entities) >= hubLeast {
@@ -532,7 +533,7 @@ func (g *Graph) hubs() []bool {
 	return hubs
 }
 
-// index prepares what answers are made from.
+// index prepares the lookups for answers.
 func (g *Graph) index() {
 	g.byKey = make(map[string]int32, len(g.Entities))
 	for i := range g.Entities {
@@ -543,7 +544,7 @@ func (g *Graph) index() {
 			}
 		}
 	}
-	for i := range g.Entities { // a name of which only parts that were taken apart are left is the best of them
+	for i := range g.Entities { // a name of which only split parts remain refers to the best of them
 		key := g.Entities[i].Key
 		if _, taken := g.byKey[strings.ToLower(key)]; !taken {
 			g.byKey[strings.ToLower(key)] = int32(i)
@@ -559,7 +560,7 @@ func (g *Graph) index() {
 	}
 }
 
-// Size is about what the graph takes in memory, in bytes.
+// Size returns the approximate memory of the graph, in bytes.
 func (g *Graph) Size() int64 {
 	n := 0
 	for i := range g.Sources {
@@ -568,9 +569,9 @@ func (g *Graph) Size() int64 {
 	}
 	for i := range g.Entities {
 		e := &g.Entities[i]
-		n += 250 + 3*len(e.Key) + len(e.Name) + 4*len(e.Chunks) + aboutSize(e.About) // with its places in the maps
+		n += 250 + 3*len(e.Key) + len(e.Name) + 4*len(e.Chunks) + aboutSize(e.About) // including its entries in the maps
 		for k := range e.Names {
-			n += 64 + 4*len(e.Names[k].Chunks) // the names are those of the mentions
+			n += 64 + 4*len(e.Names[k].Chunks) // the names are shared with the mentions
 		}
 	}
 	for i := range g.Relations {

@@ -9,9 +9,9 @@ import (
 )
 
 // WriteGraphML writes the graph as GraphML, which Gephi, yEd, Cytoscape and
-// NetworkX read. The supporting chunks of a node or an edge are one attribute,
-// their ids with spaces between. shown says which sources may be named; a node
-// or an edge that none of them supports is left out.
+// NetworkX read. The supporting chunks of a node or edge are one attribute, their
+// ids separated by spaces. shown reports which sources may be named; a node or edge
+// supported by none of them is omitted.
 func (g *Graph) WriteGraphML(w io.Writer, shown func(Source) bool) error {
 	out := bufio.NewWriter(w)
 	visible := make([]bool, len(g.Sources))
@@ -58,7 +58,7 @@ func (g *Graph) WriteGraphML(w io.Writer, shown func(Source) bool) error {
 
 func data(out *bufio.Writer, key, value string) {
 	fmt.Fprintf(out, "<data key=%q>", key)
-	_ = xml.EscapeText(out, []byte(value)) // an error of out comes with Flush
+	_ = xml.EscapeText(out, []byte(value)) // an error of out is returned by Flush
 	fmt.Fprint(out, "</data>")
 }
 

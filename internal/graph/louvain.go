@@ -13,10 +13,10 @@ import (
 const (
 	damping    = 0.85
 	rankRounds = 100
-	rankLeast  = 1e-9 // of all change together, then the ranks stand
+	rankLeast  = 1e-9 // sum of all changes below which the ranks have converged
 )
 
-// PageRank of n nodes by weighted relations that lead both ways (Page, Brin et
+// PageRank ranks n nodes by weighted relations in both directions (Page, Brin et
 // al. 1999). The ranks add up to 1.
 func PageRank(n int, relations []Relation) []float64 {
 	if n == 0 {
@@ -32,7 +32,7 @@ func PageRank(n int, relations []Relation) []float64 {
 		ranks[i] = 1 / float64(n)
 	}
 	for range rankRounds {
-		lost := 0.0 // by nodes that lead nowhere: it is everybody's
+		lost := 0.0 // from nodes without edges: shared by all
 		for i := range ranks {
 			if weight[i] == 0 {
 				lost += ranks[i]
@@ -58,32 +58,32 @@ func PageRank(n int, relations []Relation) []float64 {
 	return ranks
 }
 
-// edge leads to a neighbour.
+// edge is a weighted link to a neighbour.
 type edge struct {
 	to     int32
 	weight float64
 }
 
-// maxRounds bounds the moves of one level, maxLevels the levels.
+// maxRounds limits the passes of one level, maxLevels the levels.
 const (
 	maxRounds = 50
 	maxLevels = 5
 )
 
-// Louvain groups n nodes so that modularity is high (Blondel et al. 2008). Each
-// level gives the community of every node, the finest level first; communities
-// are numbered from 0 in the order of their first node. No community reaches
-// over two components.
+// Louvain groups n nodes to maximize modularity (Blondel et al. 2008). Each level
+// lists the community of every node, the finest level first; communities are
+// numbered from 0 in the order of their first node. No community spans two
+// components.
 //
-// turns says in which order nodes are looked at, the lowest first, and has n elements:
-// where it is drawn from what a node is, and not from its place, a node that comes or
-// goes leaves the groups far from it as they are.
+// turns gives the order in which nodes are visited, lowest first, and has n
+// elements: if derived from a node's identity rather than its index, adding or
+// removing a node does not affect distant groups.
 func Louvain(n int, relations []Relation, turns []uint64) [][]int32 {
 	if n == 0 {
 		return nil
 	}
 	adjacent := make([][]edge, n)
-	self := make([]float64, n) // weight inside a node, counted once
+	self := make([]float64, n) // weight of self-loops, counted once
 	total := 0.0
 	for _, r := range relations {
 		if r.A == r.B {
@@ -120,7 +120,7 @@ func Louvain(n int, relations []Relation, turns []uint64) [][]int32 {
 	return levels
 }
 
-// turnsOf are those of communities: of each the lowest of its nodes.
+// turnsOf returns the turns of communities: the lowest of their nodes'.
 func turnsOf(turns []uint64, of []int32, n int) []uint64 {
 	out := make([]uint64, n)
 	for i := range out {
@@ -132,8 +132,8 @@ func turnsOf(turns []uint64, of []int32, n int) []uint64 {
 	return out
 }
 
-// moveNodes moves each node to the neighbouring community that gains most, until
-// none gains.
+// moveNodes moves each node to the neighbouring community with the highest gain,
+// until no move gains.
 func moveNodes(adjacent [][]edge, self []float64, total float64, turns []uint64) []int32 {
 	n := len(adjacent)
 	of := make([]int32, n)
@@ -149,7 +149,7 @@ func moveNodes(adjacent [][]edge, self []float64, total float64, turns []uint64)
 		sum[i] = degree[i]
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(turns[a], turns[b]) })
-	toward := make([]float64, n) // weight from the node to a community
+	toward := make([]float64, n) // weight from the node to each community
 	var beside []int32
 	for range maxRounds {
 		moved := false
@@ -200,7 +200,7 @@ func number(of []int32) int {
 	return int(n)
 }
 
-// condense makes a node of each community.
+// condense turns each community into a node.
 func condense(adjacent [][]edge, self []float64, of []int32, n int) ([][]edge, []float64) {
 	members := make([][]int32, n)
 	for i, c := range of {
@@ -233,9 +233,9 @@ func condense(adjacent [][]edge, self []float64, of []int32, n int) ([][]edge, [
 	return out, inside
 }
 
-const titleNames = 3 // of a community's best members make its title
+const titleNames = 3 // number of a community's best members in its title
 
-// communities groups the entities that are no hubs.
+// communities groups the entities that are not hubs.
 func (g *Graph) communities(hubs []bool, seed uint64) {
 	at := make([]int32, len(g.Entities))
 	var members []int32
@@ -251,7 +251,7 @@ func (g *Graph) communities(hubs []bool, seed uint64) {
 			relations = append(relations, Relation{A: a, B: b, Weight: r.Weight})
 		}
 	}
-	first := 0 // of the level before
+	first := 0 // of the previous level
 	turns := make([]uint64, len(members))
 	for i, e := range members {
 		turns[i] = xxhash.Sum64String(strconv.FormatUint(seed, 10) + " " + g.Entities[e].Key)
@@ -293,8 +293,8 @@ func (g *Graph) communities(hubs []bool, seed uint64) {
 	}
 }
 
-// Modularity of groups: how much more of the weight lies inside them than by
-// chance, -0.5 to 1.
+// Modularity returns the modularity of groups: how much more of the weight is
+// inside them than by chance, -0.5 to 1.
 func Modularity(n int, relations []Relation, of []int32) float64 {
 	inside, sum, total := 0.0, make([]float64, n), 0.0
 	for _, r := range relations {
@@ -315,7 +315,7 @@ func Modularity(n int, relations []Relation, of []int32) float64 {
 	return q
 }
 
-// byScore sorts numbers by their score, best first, equal ones by number.
+// byScore sorts numbers by score, best first, ties by number.
 func byScore(scores map[int32]float64) []int32 {
 	out := make([]int32, 0, len(scores))
 	for i := range scores {

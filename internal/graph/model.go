@@ -12,38 +12,38 @@ import (
 	"sheaf"
 )
 
-// Methods of a run, by RAGFlow's names, and one that asks no model.
+// Methods of a run, by RAGFlow's names, and one that does not use a model.
 const (
 	MethodLight        = "light"        // a model finds entities and relations
-	MethodGeneral      = "general"      // and reports on the communities
+	MethodGeneral      = "general"      // and writes reports on the communities
 	MethodNER          = "ner"          // a model names entities; those of one sentence are related
-	MethodCooccurrence = "cooccurrence" // rules alone: Extract
+	MethodCooccurrence = "cooccurrence" // only rules: Extract
 )
 
-// RunOptions are what a run is asked for, under the names that RAGFlow gives them.
+// RunOptions are the options of a run, under RAGFlow's names.
 type RunOptions struct {
-	Method        string   `json:"method"` // "": light where there is a model, else cooccurrence
+	Method        string   `json:"method"` // "": light if there is a model, otherwise cooccurrence
 	EntityTypes   []string `json:"entity_types"`
-	Community     *bool    `json:"community,omitempty"` // nil: with general alone
-	RetryAttempts int      `json:"retry_attempts"`      // after an answer that is of no use
-	// Resolution has a model decide which entities with names that are alike are one.
+	Community     *bool    `json:"community,omitempty"` // nil: only with general
+	RetryAttempts int      `json:"retry_attempts"`      // after an unusable answer
+	// Resolution has a model decide which similarly named entities are identical.
 	Resolution bool `json:"resolution"`
-	// BatchTokens bounds the text of chunks that the model reads in one call; a
-	// longer chunk is read in several.
+	// BatchTokens limits the text of chunks per model call; a longer chunk takes
+	// several calls.
 	BatchTokens int `json:"batch_chunk_token_size"`
 }
 
-// Bounds of RunOptions.BatchTokens.
+// Limits of RunOptions.BatchTokens.
 const (
 	minBatchTokens     = 512
 	maxBatchTokens     = 8196
 	defaultBatchTokens = 4096
 )
 
-// Resolves reports whether a model decides which entities are one.
+// Resolves reports whether a model decides which entities are identical.
 func (o RunOptions) Resolves() bool { return o.Resolution && o.Method != MethodCooccurrence }
 
-// Reports says whether a model reports on the communities.
+// Reports reports whether a model writes reports on the communities.
 func (o RunOptions) Reports() bool {
 	if o.Community != nil {
 		return *o.Community && o.Method != MethodCooccurrence
@@ -51,15 +51,15 @@ func (o RunOptions) Reports() bool {
 	return o.Method == MethodGeneral
 }
 
-// Bounds of options.
+// Limits of options.
 const (
 	maxTypes     = 50
 	maxTypeBytes = 50
 	maxAttempts  = 10
 )
 
-// ReadRunOptions reads options as JSON, with RAGFlow's defaults of what they leave
-// out. Errors are sheaf.ErrInvalid.
+// ReadRunOptions reads options as JSON, with RAGFlow's defaults for missing ones.
+// Errors are sheaf.ErrInvalid.
 func ReadRunOptions(data []byte) (RunOptions, error) {
 	o := RunOptions{EntityTypes: []string{"organization", "person", "geo", "event", "category"}, RetryAttempts: 2, BatchTokens: defaultBatchTokens}
 	if len(bytes.TrimSpace(data)) > 0 {
@@ -92,24 +92,24 @@ type Said struct {
 	Relations []SaidRelation `json:"relations"`
 }
 
-// SaidEntity is an entity that a model named.
+// SaidEntity is an entity named by a model.
 type SaidEntity struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
 	Description string `json:"description"`
 }
 
-// SaidRelation is a relation that a model named.
+// SaidRelation is a relation named by a model.
 type SaidRelation struct {
 	Source      string `json:"source"`
 	Target      string `json:"target"`
 	Description string `json:"description"`
 }
 
-const maxDescription = 500 // bytes of what a chunk says of an entity or relation
+const maxDescription = 500 // bytes of a chunk's text about an entity or relation
 
-// DecodeAnswer reads the JSON object of an answer, also where a model put words or
-// a fence around it.
+// DecodeAnswer reads the JSON object of an answer, even if a model surrounded it
+// with text or a fence.
 func DecodeAnswer(answer string, to any) error {
 	from, end := strings.IndexByte(answer, '{'), strings.LastIndexByte(answer, '}')
 	if from < 0 || end < from {
@@ -121,8 +121,8 @@ func DecodeAnswer(answer string, to any) error {
 	return nil
 }
 
-// ReadSaid reads an answer, with names and texts of one bounded, clean line each.
-// A type that is none of those asked for is "". Errors are sheaf.ErrInvalid.
+// ReadSaid reads an answer; names and texts become one clean line of limited length
+// each. A type that was not requested becomes "". Errors are sheaf.ErrInvalid.
 func ReadSaid(answer string, types []string) (Said, error) {
 	var raw struct {
 		Entities  *[]SaidEntity
@@ -153,11 +153,10 @@ func ReadSaid(answer string, types []string) (Said, error) {
 	return s, nil
 }
 
-const maxSaidRelations = 500 // of a chunk
+const maxSaidRelations = 500 // per chunk
 
-// SplitSaid takes apart what a model said of n passages at once: of each what it
-// would have said of that alone, "" for one that the answer leaves out or gives no
-// entities of.
+// SplitSaid splits a model's answer about n passages: for each, the answer for that
+// passage alone, or "" if it is missing or has no entities.
 func SplitSaid(answer string, n int) []string {
 	out := make([]string, n)
 	var all struct{ Passages []json.RawMessage }
@@ -176,14 +175,14 @@ func SplitSaid(answer string, n int) []string {
 	return out
 }
 
-// Add adds what a model said of another part of the same text.
+// Add appends what a model said about another part of the same text.
 func (s *Said) Add(more Said) {
 	s.Entities, s.Relations = append(s.Entities, more.Entities...), append(s.Relations, more.Relations...)
 }
 
-// Line is a text as Clean makes it, of at most so many bytes.
+// Line is Clean limited to most bytes.
 func Line(s string, most int) string {
-	if len(s) > 8*most { // what is far beyond is not looked at
+	if len(s) > 8*most { // the far end is not examined
 		s = strings.ToValidUTF8(s[:8*most], "")
 	}
 	if s = Clean(s); len(s) > most {
@@ -195,7 +194,7 @@ func Line(s string, most int) string {
 	return s
 }
 
-// Relate relates the entities that stand in the same sentence of the text.
+// Relate relates the entities that occur in the same sentence of the text.
 func (s *Said) Relate(text string, lines bool) {
 	s.Relations = nil
 	seen := map[[2]int]bool{}
@@ -222,15 +221,16 @@ func (s *Said) Relate(text string, lines bool) {
 	}
 }
 
-// Told is what a model said beyond what rules can tell.
+// Told is what a model stated beyond what rules can find.
 type Told struct {
-	Types     []string // of each mention; "" for none
-	Mentions  []string // descriptions, of each mention
-	Relations []string // descriptions, of each link
+	Types     []string // per mention; "" for none
+	Mentions  []string // descriptions, per mention
+	Relations []string // descriptions, per link
 }
 
-// Extraction is what a model said as what a chunk adds to a graph: the chunk
-// counts as one sentence. Names that splits keep apart are mentions of their own.
+// Extraction converts a model's statements to a chunk's contribution to a graph:
+// the chunk counts as one sentence. Names that splits keep apart are separate
+// mentions.
 func (s Said) Extraction(splits *Splits) Extraction {
 	x := Extraction{Sentences: 1, Told: &Told{}}
 	at := map[string]int{}
@@ -267,20 +267,20 @@ func (s Said) Extraction(splits *Splits) Extraction {
 	return x
 }
 
-// Metadata of what a run stores of a chunk: which chunk it is, and its range.
+// Metadata of a run's stored result for a chunk: the chunk's id and its range.
 const (
 	ofChunk = "chunk_id"
 	ofRange = "range_id"
 )
 
-// Pack makes of what a model said of chunks what a run stores of a document, one
-// each. Nothing of it is searched.
+// Pack converts a model's statements about a chunk to the form that a run stores
+// for a document. They are not searched.
 func Pack(said Said, of *sheaf.Chunk) sheaf.Chunk {
 	b, _ := json.Marshal(said) // strings always encode
 	return sheaf.Chunk{Kind: sheaf.ChunkText, Text: string(b), Pages: of.Pages, Boxes: of.Boxes, Metadata: map[string]string{ofChunk: of.ID, ofRange: of.RangeID}}
 }
 
-// Unpack reads what Pack made of the chunks of a document.
+// Unpack reads the results of Pack for the chunks of a document.
 func Unpack(stored []sheaf.Chunk, splits *Splits) ([]Contribution, error) {
 	out := make([]Contribution, len(stored))
 	for i := range stored {
@@ -294,13 +294,13 @@ func Unpack(stored []sheaf.Chunk, splits *Splits) ([]Contribution, error) {
 	return out, nil
 }
 
-// About is what a chunk says of an entity or relation, in the words of a model.
+// About is a chunk's statement about an entity or relation, in a model's words.
 type About struct {
 	Chunk int32 // in Sources
 	Text  string
 }
 
-const maxAbout = 10 // chunks whose words are kept of an entity or relation
+const maxAbout = 10 // chunks whose text is kept per entity or relation
 
 func addAbout(all *[]About, chunk int, text string) {
 	if text != "" && len(*all) < maxAbout {
@@ -308,7 +308,7 @@ func addAbout(all *[]About, chunk int, text string) {
 	}
 }
 
-// tell keeps what a model said of the entities and relations of a graph.
+// tell keeps a model's statements about the entities and relations of a graph.
 func (g *Graph) tell(f *fold, entityOf []int32) {
 	var relations map[[2]int32]int
 	for i := range f.all {
@@ -338,7 +338,7 @@ func (g *Graph) tell(f *fold, entityOf []int32) {
 	}
 }
 
-// Report is what a model says of a community, with the chunks that it says it of.
+// Report is a model's report on a community, with the supporting chunks.
 type Report struct {
 	Title             string    `json:"title"`
 	Summary           string    `json:"summary"`
@@ -349,18 +349,18 @@ type Report struct {
 	Sources           []Source  `json:"sources,omitempty"`
 }
 
-// Finding is one thing that a report says.
+// Finding is a single statement of a report.
 type Finding struct {
 	Summary     string `json:"summary"`
 	Explanation string `json:"explanation"`
 }
 
 const (
-	maxReportText = 4000 // bytes of each text of a report
+	maxReportText = 4000 // bytes per text of a report
 	maxFindings   = 20
 )
 
-// ReadReport reads a report, with its texts bounded. Errors are sheaf.ErrInvalid.
+// ReadReport reads a report and limits its texts. Errors are sheaf.ErrInvalid.
 func ReadReport(answer string) (Report, error) {
 	var r Report
 	if err := DecodeAnswer(answer, &r); err != nil {
@@ -379,7 +379,7 @@ func ReadReport(answer string) (Report, error) {
 	return r, nil
 }
 
-// Text is all that a report says.
+// Text returns the full text of a report.
 func (r *Report) Text() string {
 	parts := []string{r.Title, r.Summary}
 	for _, f := range r.Findings {
@@ -388,9 +388,9 @@ func (r *Report) Text() string {
 	return strings.Join(parts, "\n")
 }
 
-// ReportText is what a model reads of a community, and the chunks that it is of,
-// as numbers in Sources: at most reportLines entities and relations each, with the
-// words of one chunk each.
+// ReportText returns the model's input for a community, and the chunks it is based
+// on, as numbers in Sources: at most reportLines entities and relations each, with
+// the text of one chunk each.
 func (g *Graph) ReportText(community int32) (text string, chunks []int32) {
 	c := &g.Communities[community]
 	var b strings.Builder
@@ -420,7 +420,8 @@ func (g *Graph) ReportText(community int32) (text string, chunks []int32) {
 
 const reportLines = 20
 
-// cite is what one chunk says, and which; nothing where no model said anything.
+// cite returns one chunk's statement, and the chunk; the text is empty if no model
+// stated anything.
 func cite(about []About, of []int32) (said string, chunk int32) {
 	if len(about) > 0 {
 		return ": " + about[0].Text, about[0].Chunk

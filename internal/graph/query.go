@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Find returns the entity that a name means.
+// Find returns the entity that a name refers to.
 func (g *Graph) Find(name string) (int32, bool) {
 	key := g.splits.Key(name)
 	if i, ok := g.byKey[key]; ok {
@@ -22,8 +22,8 @@ func (g *Graph) Find(name string) (int32, bool) {
 	return 0, false
 }
 
-// Suggest names up to n entities that share a word or a beginning with a name
-// that no entity has, best first.
+// Suggest names up to n entities that share a word or a prefix with an unknown
+// name, best first.
 func (g *Graph) Suggest(name string, n int) []string {
 	scores := map[int32]float64{}
 	words := Words(name)
@@ -51,8 +51,8 @@ func (g *Graph) Suggest(name string, n int) []string {
 	return out
 }
 
-// Match lists up to n entities whose name holds a text: those that begin with it
-// first, then those of the highest rank.
+// Match lists up to n entities whose name contains a text: those that begin with it
+// first, then by rank.
 func (g *Graph) Match(text string, n int) (out []int32) {
 	key := Key(text)
 	if key == "" {
@@ -76,11 +76,11 @@ func (g *Graph) Match(text string, n int) (out []int32) {
 type Part struct {
 	Entities  []int32
 	Relations []int32
-	More      bool // there are entities that the limit left out
+	More      bool // there are entities beyond the limit
 }
 
-// Around returns up to limit entities that stand at most depth relations away
-// from one, the nearest and strongest first.
+// Around returns up to limit entities at most depth relations away from one,
+// nearest and strongest first.
 func (g *Graph) Around(entity int32, depth, limit int) Part {
 	var p Part
 	seen := map[int32]bool{entity: true}
@@ -108,7 +108,7 @@ func (g *Graph) Around(entity int32, depth, limit int) Part {
 	return p
 }
 
-// Top returns the limit entities of the highest rank.
+// Top returns the limit highest-ranked entities.
 func (g *Graph) Top(limit int) Part {
 	p := Part{More: len(g.Entities) > limit}
 	seen := map[int32]bool{}
@@ -142,22 +142,22 @@ func (g *Graph) other(relation, entity int32) int32 {
 	return r.A
 }
 
-// Bounds of what a search looks at.
+// Limits of a search.
 const (
 	maxSeeds       = 10
-	maxNeighbours  = 50  // of a seed
-	neighbourShare = 0.5 // of a seed's score at most is its strongest neighbour's
-	maxAnswer      = 10  // entities, relations and communities of an answer
+	maxNeighbours  = 50  // per seed
+	neighbourShare = 0.5 // the strongest neighbour gets at most this share of a seed's score
+	maxAnswer      = 10  // entities, relations and communities per answer
 	maxVotes       = 2000
 )
 
-// Scored is something by number, with its score.
+// Scored is a number with its score.
 type Scored struct {
 	At    int32
 	Score float64
 }
 
-// Answer is what a graph says to a query, all best first.
+// Answer is a graph's answer to a query, everything best first.
 type Answer struct {
 	Entities    []Scored // in Entities
 	Relations   []int32  // in Relations
@@ -165,8 +165,8 @@ type Answer struct {
 	Chunks      []Scored // in Sources
 }
 
-// seeds are the entities that a query names: those with at least half of whose
-// words it shares, weighed by how rare these are.
+// seeds returns the entities that a query names: those with at least half of their
+// words in it, weighted by the rarity of those words.
 func (g *Graph) seeds(query string) map[int32]float64 {
 	matched := map[int32]float64{}
 	rarity := func(w string) float64 { return math.Log(1 + float64(len(g.Entities))/float64(1+len(g.words[w]))) }
@@ -205,8 +205,8 @@ func (g *Graph) seeds(query string) map[int32]float64 {
 	return matched
 }
 
-// Local answers from the entities that a query names and what stands beside
-// them. Nothing is found where it names none.
+// Local answers from the entities that a query names and their neighbours. The
+// answer is empty if it names none.
 func (g *Graph) Local(query string, limit int) Answer {
 	var a Answer
 	seeds := g.seeds(query)
@@ -225,7 +225,7 @@ func (g *Graph) Local(query string, limit int) Answer {
 		if len(a.Entities) < maxAnswer {
 			a.Entities = append(a.Entities, Scored{e, scores[e]})
 		}
-		// What everything names says little about each.
+		// An entity named by many chunks says little about each.
 		vote := scores[e] / math.Log2(2+float64(len(g.Entities[e].Chunks)))
 		for _, c := range g.Entities[e].Chunks[:min(len(g.Entities[e].Chunks), maxVotes)] {
 			votes[c] += vote
@@ -255,10 +255,10 @@ func (g *Graph) Local(query string, limit int) Answer {
 	return a
 }
 
-// Global answers from communities: those whose members a query names, or where
-// it names none, those of the highest rank, so that it says what a dataset is
-// about. reported adds to the scores of communities what their reports say to the
-// query, 0–1. Each community gives chunks in turn.
+// Global answers from communities: those whose members a query names, or if it
+// names none, the highest-ranked ones, which show what a dataset is about. reported
+// adds to the scores of communities the relevance of their reports, 0–1.
+// Communities contribute chunks in turn.
 func (g *Graph) Global(query string, reported map[int32]float64, limit int) Answer {
 	var a Answer
 	seeds := g.seeds(query)

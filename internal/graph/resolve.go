@@ -8,10 +8,10 @@ import (
 	"unique"
 )
 
-// resolve finds keys that mean the same and notes why: a plural beside its
-// singular, and an acronym beside the one name that it abbreviates, where a
-// chunk holds both. No union rests on another, so that a wrong one does not
-// draw in others. No two keys that splits keep apart are taken as the same one.
+// resolve finds synonymous keys and records why: a plural of a singular, and an
+// acronym of the only name it abbreviates, if a chunk contains both. Unions do not
+// build on each other, so that a wrong one does not spread. Keys that splits keep
+// apart are never merged.
 func (f *fold) resolve(splits *Splits) (unions []Union) {
 	apart := f.apart(splits)
 	for n, key := range f.keys {
@@ -21,7 +21,7 @@ func (f *fold) resolve(splits *Splits) (unions []Union) {
 			}
 		}
 	}
-	acronyms := map[int32][]int32{} // in capitals where they are written so, with their chunks
+	acronyms := map[int32][]int32{} // acronyms, if written in capitals, with their chunks
 	for i := range f.all {
 		for k, n := range f.mentions(i) {
 			if isAcronym(f.all[i].Extraction.Mentions[k].Name.Value()) {
@@ -30,7 +30,7 @@ func (f *fold) resolve(splits *Splits) (unions []Union) {
 		}
 	}
 	byKey := func(a, b int32) int { return strings.Compare(f.keys[a].Value(), f.keys[b].Value()) }
-	// Of an acronym, the names that it may stand for in the chunks that have it.
+	// For each acronym, the names it may abbreviate in the chunks that contain it.
 	for _, n := range slices.SortedFunc(maps.Keys(acronyms), byKey) {
 		found := map[int32]bool{}
 		for _, at := range acronyms[n] {
@@ -53,13 +53,13 @@ func (f *fold) resolve(splits *Splits) (unions []Union) {
 		}
 	}
 	slices.SortFunc(moved, byKey)
-	joined := map[int32][]int32{} // keys that are kept apart from others, by what they are taken as
+	joined := map[int32][]int32{} // keys kept apart from others, by what they are merged into
 	for _, n := range moved {
 		k, reason := f.into[n], "plural"
 		if _, ok := acronyms[n]; ok && f.abbreviates(n, k) {
 			reason = "acronym"
 		}
-		to := f.into[k] // a plural that leads to an acronym leads to its name
+		to := f.into[k] // a plural of an acronym leads to the acronym's name
 		if slices.ContainsFunc(apart[n], func(other int32) bool { return other == to || slices.Contains(joined[to], other) }) {
 			f.into[n] = n
 			continue
@@ -92,7 +92,7 @@ func (f *fold) apart(splits *Splits) map[int32][]int32 {
 	return out
 }
 
-// abbreviates reports whether the first key is the initials of the second.
+// abbreviates reports whether the first key consists of the initials of the second.
 func (f *fold) abbreviates(n, k int32) bool {
 	letters := initials(f.keys[k].Value())
 	return letters != "" && strings.EqualFold(letters, f.keys[n].Value())
@@ -107,8 +107,8 @@ func isAcronym(name string) bool {
 	return len(name) >= 2 && len(name) <= 8
 }
 
-// initials are the first letters of a name of several words, without those of
-// connectors: "bank of japan" gives bj.
+// initials returns the first letters of a name of several words, except connectors:
+// "bank of japan" gives bj.
 func initials(key string) string {
 	words := strings.FieldsFunc(key, func(r rune) bool { return r == ' ' || r == '-' })
 	if len(words) < 2 {
@@ -127,7 +127,7 @@ func initials(key string) string {
 	return b.String()
 }
 
-// singular is the key without its plural ending; "" where it has none.
+// singular returns the key without its plural ending; "" if it has none.
 func singular(key string) string {
 	switch {
 	case len(key) < 5, strings.HasSuffix(key, "ss"), strings.HasSuffix(key, "us"), strings.HasSuffix(key, "is"):

@@ -13,11 +13,11 @@ import (
 	"sheaf"
 )
 
-// Same says that an entity is another one under a different name, beyond what
-// rules find.
+// Same states that an entity is identical to another under a different name, beyond
+// what rules find.
 type Same struct {
-	Key    string `json:"key"`  // of the one that is no entity of its own any more
-	Into   string `json:"into"` // of the other
+	Key    string `json:"key"`  // of the entity that is merged
+	Into   string `json:"into"` // of the entity it is merged into
 	Reason string `json:"reason"`
 }
 
@@ -27,26 +27,26 @@ const (
 	SameSpelling = "spelling" // the same letters and digits
 )
 
-// Pair is two entities that may be one, A before B.
+// Pair is two entities that may be identical, A before B.
 type Pair struct {
 	A, B  int32   // in Entities
-	Score float64 // 0–1: how alike their names are; 1 for the same letters and digits
+	Score float64 // 0–1: how similar their names are; 1 for the same letters and digits
 }
 
 const (
-	alikeFrom   = 0.6    // the least share of letter pairs that two names have in common, of those that are asked about
-	nearFrom    = 0.8    // the least cosine of their vectors
+	alikeFrom   = 0.6    // minimum share of common letter pairs for two names to be considered
+	nearFrom    = 0.8    // minimum cosine of their vectors
 	abbreviated = 0.9    // the score of an acronym
-	maxAlike    = 20_000 // entities that are compared by their letters: those of the highest rank
-	maxCommon   = 100    // entities that three letters in a row are in: what is more common tells nothing
-	// MaxNear are the entities, from the first, whose vectors Alike compares.
+	maxAlike    = 20_000 // entities compared by letters: those of the highest rank
+	maxCommon   = 100    // maximum entities sharing a trigram: more common ones are not significant
+	// MaxNear is how many entities, from the first, Alike compares by vector.
 	MaxNear = 2000
 )
 
-// Alike finds entities whose names are alike, the most alike first: by their
-// letters, as an acronym, or by vectors, which are those of the names of the first
-// entities, of length 1; nil for none. Names that differ by a number, and those
-// that splits keep apart, are not alike. At most so many are answered.
+// Alike finds similarly named entities, most similar first: by letters, as an
+// acronym, or by vectors, which are the unit vectors of the first entities' names;
+// nil for none. Names that differ by a number, and those that splits keep apart,
+// are not similar. It returns at most most pairs.
 func (g *Graph) Alike(vectors [][]float32, most int) []Pair {
 	n := min(len(g.Entities), maxAlike)
 	letters, runs := make([]string, n), map[string][]int32{}
@@ -110,7 +110,7 @@ func (g *Graph) Alike(vectors [][]float32, most int) []Pair {
 	return out[:min(len(out), most)]
 }
 
-// squashed is a name in its letters and digits alone.
+// squashed reduces a name to its letters and digits.
 func squashed(key string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) {
@@ -129,7 +129,7 @@ func digits(s string) string {
 	}, s)
 }
 
-// parts are the strings of n letters in a row; what is shorter is one of its own.
+// parts returns the n-grams of letters; a shorter string is its own.
 func parts(s string, n int) map[string]bool {
 	r, out := []rune(s), map[string]bool{}
 	if len(r) > 0 && len(r) < n {
@@ -141,7 +141,7 @@ func parts(s string, n int) map[string]bool {
 	return out
 }
 
-// common is the share of two sets that both have.
+// common returns the share of elements that two sets have in common.
 func common(a, b map[string]bool) float64 {
 	n := 0
 	for s := range a {
@@ -159,16 +159,16 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// Merged is an entity and the one that it is taken as.
+// Merged is an entity and the one it is merged into.
 type Merged struct {
 	Entity, Into int32   // in Entities; Into has the higher rank
-	By           float64 // the score of the pair that brought them together
+	By           float64 // the score of the pair that joined them
 }
 
-// Merge joins entities by verdicts on pairs, the most alike first. Two groups
-// become one only where more than half of the pairs between them are the same (an
-// average link), so that one wrong verdict draws in no others: a pair without a
-// verdict counts as different. same is of each pair.
+// Merge merges entities by verdicts on pairs, most similar first. Two groups merge
+// only if more than half of the pairs between them are the same (average linkage),
+// so that a wrong verdict does not spread: a pair without a verdict counts as
+// different. same is parallel to pairs.
 func (g *Graph) Merge(pairs []Pair, same []bool) (out []Merged) {
 	yes := map[[2]int32]bool{}
 	group, members := map[int32]int32{}, map[int32][]int32{}
@@ -215,10 +215,10 @@ func (g *Graph) Merge(pairs []Pair, same []bool) (out []Merged) {
 	return out
 }
 
-// PairText is what a model reads of two entities, and the chunks that it is of, as
-// numbers in Sources.
+// PairText returns the model's input for two entities, and the chunks it is based
+// on, as numbers in Sources.
 func (g *Graph) PairText(a, b int32) (text string, chunks []int32) {
-	if g.Entities[a].Key > g.Entities[b].Key { // whatever their ranks are, it is the same question
+	if g.Entities[a].Key > g.Entities[b].Key { // the question does not depend on their ranks
 		a, b = b, a
 	}
 	var s strings.Builder
@@ -232,7 +232,8 @@ func (g *Graph) PairText(a, b int32) (text string, chunks []int32) {
 	return s.String(), slices.Compact(chunks)
 }
 
-// ReadVerdict reads whether two entities are the same. Errors are sheaf.ErrInvalid.
+// ReadVerdict parses whether two entities are the same. Errors are
+// sheaf.ErrInvalid.
 func ReadVerdict(answer string) (bool, error) {
 	var v struct{ Same *bool }
 	if err := DecodeAnswer(answer, &v); err != nil {
@@ -244,33 +245,33 @@ func ReadVerdict(answer string) (bool, error) {
 	return *v.Same, nil
 }
 
-// PackSame makes of a verdict what a run stores. Nothing of it is searched.
+// PackSame converts a verdict to the form that a run stores. It is not searched.
 func PackSame(s Same) sheaf.Chunk {
 	b, _ := json.Marshal(s) // strings always encode
 	return sheaf.Chunk{Kind: sheaf.ChunkText, Text: string(b), Layer: LayerSame}
 }
 
-// UnpackSame reads what PackSame made; ok is false for what it did not make.
+// UnpackSame reads the result of PackSame; ok is false for anything else.
 func UnpackSame(stored []sheaf.Chunk) (s Same, ok bool) {
 	ok = len(stored) == 1 && json.Unmarshal([]byte(stored[0].Text), &s) == nil && s.Key != "" && s.Into != ""
 	return s, ok
 }
 
-// Layers of what a run stores of a dataset.
+// Layers of a run's stored results for a dataset.
 const (
-	LayerSaid   = 0 // what a model said of the chunks of a document
-	LayerReport = 1 // of a community
-	LayerSame   = 2 // of two entities
+	LayerSaid   = 0 // a model's statements about the chunks of a document
+	LayerReport = 1 // on a community
+	LayerSame   = 2 // on two entities
 )
 
-// same takes entities as others where a run found them the same, unless splits keep
-// any of their names apart. It goes after resolve, and notes why.
+// same merges entities that a run found identical, unless splits keep any of their
+// names apart. It runs after resolve, and records why.
 func (f *fold) same(all []Same, splits *Splits, unions []Union) []Union {
 	if len(all) == 0 {
 		return unions
 	}
 	apart := f.apart(splits)
-	of := map[int32][]int32{} // the keys that are taken as one, of those that are spoken of
+	of := map[int32][]int32{} // keys merged into one, for those concerned
 	for _, s := range all {
 		for _, key := range []string{s.Key, s.Into} {
 			if n, known := f.number[unique.Make(key)]; known {

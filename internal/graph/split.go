@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Splits are names of a dataset that its graph keeps apart, where it would take
-// one for the other. nil keeps none apart. Splits are immutable.
+// Splits are names of a dataset that its graph keeps apart although it would merge
+// them. nil keeps none apart. Splits are immutable.
 type Splits struct {
-	spelled map[string]bool     // names that are keys as they are written
-	apart   map[string][]string // of a key, those that it is never taken as
+	spelled map[string]bool     // names whose spelling is their key
+	apart   map[string][]string // by key, the keys it is never merged with
 }
 
 // NewSplits makes splits of lists of names: no two names of a list are ever one
-// entity. Of names that differ by nothing but capitals, those that have some become
-// entities of their own; all other ways to write them stay one.
+// entity. Of names that differ only in capitalization, those with capitals become
+// separate entities; all other spellings stay one.
 func NewSplits(lists [][]string) *Splits {
 	if len(lists) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func NewSplits(lists [][]string) *Splits {
 	return s
 }
 
-// Key is the key of the entity that a name is of, before any is taken as another.
+// Key returns the key of a name's entity, before any merging.
 func (s *Splits) Key(name string) string {
 	if s != nil && len(s.spelled) > 0 {
 		if b := bare(name); s.spelled[b] {
@@ -52,8 +52,8 @@ func (s *Splits) Key(name string) string {
 	return Key(name)
 }
 
-// Spelled names the names that are keys as they are written: another one of them,
-// and texts have to be read again.
+// Spelled lists the names whose spelling is their key: if it changes, texts must be
+// read again.
 func (s *Splits) Spelled() string {
 	if s == nil {
 		return ""
@@ -61,7 +61,7 @@ func (s *Splits) Spelled() string {
 	return strings.Join(slices.Sorted(maps.Keys(s.spelled)), "\n")
 }
 
-// others are the keys that a key is kept apart from.
+// others returns the keys that a key is kept apart from.
 func (s *Splits) others(key string) []string {
 	if s == nil {
 		return nil
@@ -75,15 +75,15 @@ func (s *Splits) holds(key string) bool { return s != nil && len(s.apart[key]) >
 // Named is a way in which chunks name an entity.
 type Named struct {
 	Name   string
-	Reason string  // of the union by which it is a name of the entity; "" where only the spelling differs
+	Reason string  // of the union that made it a name of the entity; "" if only the spelling differs
 	Count  int     // sentences
-	Chunks []int32 // some of those that write it so, in Sources
+	Chunks []int32 // some of those that spell it this way, in Sources
 }
 
-// maxNamed are the chunks that are listed of a name.
+// maxNamed limits the chunks listed per name.
 const maxNamed = 20
 
-// named lists the ways in which chunks name those entities that have several.
+// named lists the spellings of those entities that have several.
 func (g *Graph) named(f *fold, entityOf []int32, several []bool) {
 	reasons := map[string]string{}
 	for _, u := range g.Unions {
@@ -121,8 +121,8 @@ func (g *Graph) named(f *fold, entityOf []int32, several []bool) {
 	}
 }
 
-// Writes reports whether a chunk writes an entity so, whatever its possessive and
-// the punctuation around it.
+// Writes reports whether a chunk spells an entity this way, ignoring possessives
+// and surrounding punctuation.
 func (g *Graph) Writes(entity int32, name string) bool {
 	e := &g.Entities[entity]
 	return bare(e.Name) == bare(name) || slices.ContainsFunc(e.Names, func(w Named) bool { return bare(w.Name) == bare(name) })
