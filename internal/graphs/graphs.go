@@ -1,9 +1,8 @@
-// Package graphs holds the graphs of datasets: it reads the chunks that search
-// may show, has package graph make a graph of them, and answers searches,
-// neighbours and exports from it. A graph is a view in memory. It is made when
-// it is first asked for, what changed since is read before the next answer, and
-// it is forgotten when nobody asks any more; nothing of it is stored, so that a
-// deletion leaves nothing behind.
+// Package graphs holds the graphs of datasets: it reads the chunks that search may
+// show, has package graph build a graph of them, and answers searches, neighbour
+// queries and exports from it. A graph is a view in memory. It is built on first
+// use, updated with what has changed before each answer, and dropped when idle;
+// nothing is stored, so that a deletion leaves nothing behind.
 package graphs
 
 import (
@@ -27,40 +26,40 @@ import (
 	"sheaf/taskstore"
 )
 
-// Store is what is read of the database.
+// Store is the database access this package needs.
 type Store interface {
-	// DatasetStamp is another one after each change of what DatasetResults, Visible
-	// and SplitNames say of the dataset.
+	// DatasetStamp changes with each change to the results of DatasetResults,
+	// Visible and SplitNames for the dataset.
 	DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error)
 	DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error)
 	Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error)
-	// SplitNames are lists of names that are kept apart.
+	// SplitNames lists names that are kept apart.
 	SplitNames(ctx context.Context, tenantID, datasetID string) ([][]string, error)
 	RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error)
 }
 
-// Bounds of a Service. Zero fields are as the constants below say.
+// Bounds are the limits of a Service. Zero fields default to the constants below.
 type Bounds struct {
-	Chunks int           // of a dataset, for a graph of it
-	Bytes  int64         // that graphs take together, about; the one that was asked for last may take more
-	Idle   time.Duration // after which a graph is forgotten that nobody asks for
+	Chunks int           // maximum chunks of a dataset with a graph
+	Bytes  int64         // approximate total size of graphs; the most recently used one may exceed it
+	Idle   time.Duration // after which an unused graph is dropped
 	Fresh  time.Duration // within which a graph is not compared with the dataset again
-	Wait   time.Duration // for a graph that is being made
+	Wait   time.Duration // for a graph that is being built
 }
 
 const (
 	maxChunks   = 100_000
 	maxBytes    = 512 << 20 // one of 10,000 chunks of 300 words takes about 200 MB
 	idle        = 10 * time.Minute
-	rest        = 10 * time.Second // before a graph is tried again that could not be made
+	rest        = 10 * time.Second // before a failed build is retried
 	fresh       = time.Second
 	wait        = 10 * time.Second
 	buildTime   = 15 * time.Minute
-	listed      = 1000 // results that are listed at once
-	visibleMost = 500  // ranges that are asked for at once
-	maxSources  = 5    // chunks that are named of an entity or relation
-	lookedAt    = 20   // chunks of it that may be among them
-	hitsLooked  = 4    // times as many hits are looked at as wanted, as some may be filtered out
+	listed      = 1000 // results per listing
+	visibleMost = 500  // ranges per query
+	maxSources  = 5    // chunks cited per entity or relation
+	lookedAt    = 20   // of its chunks examined for those
+	hitsLooked  = 4    // hits examined per hit wanted, since some may be filtered out
 )
 
 // Service is safe for concurrent use.
@@ -71,63 +70,63 @@ type Service struct {
 	Log    *slog.Logger
 
 	mu    sync.Mutex
-	held  []*dataset // used last first
+	held  []*dataset // most recently used first
 	sweep *time.Timer
-	build sync.Mutex // one graph is made at a time
+	build sync.Mutex // one graph is built at a time
 }
 
 type dataset struct {
 	tenantID, id string
-	used         time.Time // guarded by Service.mu, as is size
-	size         int64     // bytes, 0 until it is made
+	used         time.Time // guarded by Service.mu, like size
+	size         int64     // bytes, 0 until built
 
 	mu      sync.Mutex
 	ranges  map[string]*contents
-	view    *View  // nil until it is first made
+	view    *View  // nil until first built
 	stamp   string // of the dataset when it was read
 	checked time.Time
-	changed bool          // since the last refresh began: it is to be compared at once
-	running chan struct{} // closed at the end of the refresh that goes on; nil for none
-	done    int           // ranges that this refresh has read
+	changed bool          // since the last refresh began: compare it at once
+	running chan struct{} // closed when the current refresh ends; nil for none
+	done    int           // ranges read by this refresh
 	of      int
 	err     error     // of the last refresh
-	again   time.Time // when it may be tried again
+	again   time.Time // when it may be retried
 }
 
 // contents are the contributions of one range.
 type contents struct {
 	key    string // of the artifact
-	hidden string // chunks that people changed, sorted
-	told   string // the range with what a model said of the document; "" for none
-	spelt  string // graph.Splits.Spelled of when it was read
+	hidden string // chunks edited by users, sorted
+	told   string // the range with a model's statements about the document; "" for none
+	spelt  string // graph.Splits.Spelled when it was read
 	all    []graph.Contribution
 }
 
 func (c *contents) size() int64 {
 	n := int64(200 + len(c.key) + len(c.hidden))
 	for i := range c.all {
-		n += 96 + c.all[i].Extraction.Size() // the graph counts the pages, the boxes and the id
+		n += 96 + c.all[i].Extraction.Size() // the graph counts the pages, boxes and id
 	}
 	return n
 }
 
-// View is the graph of a dataset at one moment.
+// View is the graph of a dataset at one point in time.
 type View struct {
 	Graph   *graph.Graph
 	BuiltAt time.Time
 	Stale   bool // the dataset has changed since
 	Failed  int  // ranges that could not be read
 
-	keys    map[string]string       // of the artifacts, by range
-	size    int64                   // bytes, with what it was made from
-	told    *told                   // what runs left
+	keys    map[string]string       // artifact keys, by range
+	size    int64                   // bytes, including its input
+	told    *told                   // results of runs
 	apart   [][]string              // names of splits
 	reports map[int32]*graph.Report // by community
 }
 
-// View returns the graph of a dataset, as it is now where that is known within
-// Bounds.Wait, else as it was. A graph that is being made for the first time is
-// a failure that says how far it is.
+// View returns the graph of a dataset, current if that can be determined within
+// Bounds.Wait, otherwise the previous one. If a graph is being built for the first
+// time, it returns a failure that reports the progress.
 func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, error) {
 	d := s.of(tenantID, datasetID)
 	d.mu.Lock()
@@ -163,8 +162,7 @@ func (s *Service) View(ctx context.Context, tenantID, datasetID string) (*View, 
 	return d.view, nil
 }
 
-// Changed says that a dataset has changed, so that the next answer is of what it
-// is now.
+// Changed marks a dataset as changed, so that the next answer is current.
 func (s *Service) Changed(tenantID, datasetID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +175,7 @@ func (s *Service) Changed(tenantID, datasetID string) {
 	}
 }
 
-// of finds or makes the place of a dataset.
+// of finds or creates the entry of a dataset.
 func (s *Service) of(tenantID, datasetID string) *dataset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +191,8 @@ func (s *Service) of(tenantID, datasetID string) *dataset {
 	return d
 }
 
-// forget drops the graphs that nobody has asked for in a while, and those that
-// were not asked for the longest while all take more than they may. s.mu is held.
+// forget drops graphs that have been idle for a while, and the least recently used
+// ones while all together exceed their limit. s.mu is held.
 func (s *Service) forget() {
 	now, most, sum := time.Now(), cmp.Or(s.Bounds.Bytes, maxBytes), int64(0)
 	keep := s.held[:0]
@@ -220,18 +218,18 @@ func (s *Service) forget() {
 	}
 }
 
-// emptySize is about what a dataset takes of which there is nothing.
+// emptySize is the approximate size of an empty dataset entry.
 const emptySize = 1 << 10
 
-// busy reports whether a refresh goes on: a graph that was dropped meanwhile would
-// be made twice.
+// busy reports whether a refresh is running: a graph dropped meanwhile would be
+// built twice.
 func (d *dataset) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running != nil
 }
 
-// refresh brings a graph to what the dataset is now.
+// refresh brings a graph up to date with the dataset.
 func (s *Service) refresh(ctx context.Context, d *dataset) {
 	ctx, cancel := context.WithTimeout(ctx, buildTime)
 	defer cancel()
@@ -242,7 +240,7 @@ func (s *Service) refresh(ctx context.Context, d *dataset) {
 	if err == nil {
 		d.size = view.size
 	}
-	s.forget() // before anybody has the new one
+	s.forget() // before the new one is published
 	s.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -260,7 +258,7 @@ func (s *Service) refresh(ctx context.Context, d *dataset) {
 	d.running = nil
 }
 
-// tryRead is read that fails where it panics: the process serves others too.
+// tryRead is read with panics turned into errors: the process serves others too.
 func (s *Service) tryRead(ctx context.Context, d *dataset) (ranges map[string]*contents, view *View, stamp string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -281,7 +279,7 @@ func (s *Service) tryRead(ctx context.Context, d *dataset) (ranges map[string]*c
 	return ranges, view, stamp, err
 }
 
-// read lists what is live and reads what is new. Only one refresh of a dataset
+// read lists the live results and reads new ones. Only one refresh of a dataset
 // runs at a time, so that its ranges do not change meanwhile.
 func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *View, error) {
 	var results []taskstore.LiveResult
@@ -323,11 +321,11 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	keys := make(map[string]string, len(results))
 	changed, failed := d.view == nil || !slices.EqualFunc(d.view.apart, apart, slices.Equal) || !slices.Equal(d.view.told.same, told.same), 0
 	var said map[string]graph.Extraction
-	saidIn := "" // of which said is
+	saidIn := "" // the range that said was read from
 	for _, r := range results {
 		v, ok := visible[r.RangeID]
 		if !ok {
-			continue // it went meanwhile
+			continue // it was deleted meanwhile
 		}
 		var hidden []string
 		for id := range v.Hidden {
@@ -341,7 +339,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 			stored, err := artifact.Load(ctx, s.Blobs, r.ArtifactKey)
 			switch {
 			case errors.Is(err, sheaf.ErrNotFound), errors.Is(err, sheaf.ErrInvalid):
-				failed++ // the next refresh tries again, and makes the graph anew only if it can be read
+				failed++ // the next refresh tries again, and rebuilds the graph only if it can be read
 				continue
 			case err != nil:
 				return nil, nil, fmt.Errorf("reading the chunks of a graph: %w", err)
@@ -359,7 +357,7 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 					continue
 				}
 				x, ok := said[k.ID]
-				if !ok && v.Edited != nil { // in place of another, whose id it has in search
+				if !ok && v.Edited != nil { // it replaces another chunk, whose id it has in search
 					x, ok = said[v.Edited.ChunkID]
 				}
 				if ok && c.told != "" {
@@ -395,8 +393,8 @@ func (s *Service) read(ctx context.Context, d *dataset) (map[string]*contents, *
 	return now, v, nil
 }
 
-// contribution is what a chunk adds: nothing where it is code, or says once more
-// what other chunks say.
+// contribution returns what a chunk adds: nothing if it is code or repeats other
+// chunks.
 func contribution(k *sheaf.Chunk, rangeID string, v *taskstore.VisibleRange, splits *graph.Splits) graph.Contribution {
 	c := graph.Contribution{Source: sourceOf(k, rangeID, v)}
 	if k.Kind != sheaf.ChunkCode && k.Kind != sheaf.ChunkSummary {
@@ -432,15 +430,15 @@ func (s *Service) seen(ctx context.Context, tenantID string, ids []string) (map[
 	return all, nil
 }
 
-// Part is some entities of a graph, the relations between them, and the
-// communities that they belong to. All of it rests on chunks that may be seen.
+// Part is some entities of a graph, the relations between them, and their
+// communities. All of it is supported by visible chunks.
 type Part struct {
 	search.GraphInfo
 	Total     Totals `json:"total" doc:"of the whole graph"`
 	Truncated bool   `json:"truncated" doc:"there is more than the limit allows"`
 }
 
-// Totals say what a graph has and what it left out.
+// Totals are the size of a graph and what it omits.
 type Totals struct {
 	Entities         int `json:"entities" doc:"in the graph"`
 	Relations        int `json:"relations" doc:"in the graph"`
@@ -451,8 +449,8 @@ type Totals struct {
 }
 
 // Around returns up to limit entities around one, at most depth relations away;
-// entity "" stands for those of the highest rank. One that is not there is
-// sheaf.ErrNotFound, with names that are alike.
+// entity "" means the highest-ranked ones. An unknown entity is sheaf.ErrNotFound,
+// with similar names.
 func (s *Service) Around(ctx context.Context, tenantID, datasetID, entity string, depth, limit int) (*Part, error) {
 	v, err := s.View(ctx, tenantID, datasetID)
 	if err != nil {
@@ -486,7 +484,7 @@ func (s *Service) Around(ctx context.Context, tenantID, datasetID, entity string
 	return out, nil
 }
 
-// find is the entity that a name means.
+// find returns the entity that a name refers to.
 func find(g *graph.Graph, name string) (int32, error) {
 	at, ok := g.Find(name)
 	if !ok {
@@ -499,8 +497,8 @@ func find(g *graph.Graph, name string) (int32, error) {
 	return at, nil
 }
 
-// Matching returns up to limit entities whose name holds a text, those that begin
-// with it first.
+// Matching returns up to limit entities whose name contains a text, those that
+// begin with it first.
 func (s *Service) Matching(ctx context.Context, tenantID, datasetID, text string, limit int) ([]search.GraphEntity, error) {
 	v, err := s.View(ctx, tenantID, datasetID)
 	if err != nil {
@@ -513,10 +511,10 @@ func (s *Service) Matching(ctx context.Context, tenantID, datasetID, text string
 	return info.Entities, nil
 }
 
-const communityNames = 10 // entities that are named of a community
+const communityNames = 10 // entities named per community
 
-// info describes parts of a graph, without what no visible chunk supports. Of the
-// entity named it tells the names; -1 is none.
+// info describes parts of a graph, without what no visible chunk supports. It lists
+// the names of the entity named; -1 for none.
 func (s *Service) info(ctx context.Context, tenantID string, v *View, entities, relations, communities []int32, named int32) (*search.GraphInfo, error) {
 	g := v.Graph
 	var ids []string
@@ -651,7 +649,7 @@ func (s *Service) FindInGraph(ctx context.Context, tenantID, datasetID, query st
 	return hits, info, err
 }
 
-// hits reads the chunks that an answer names, as far as they may be seen.
+// hits reads the chunks of an answer that are visible.
 func (s *Service) hits(ctx context.Context, tenantID, datasetID string, v *View, chunks []graph.Scored, limit int, keep func(*search.Hit) bool) ([]search.Hit, error) {
 	ids := make([]string, len(chunks))
 	for i, c := range chunks {

@@ -9,9 +9,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// CheckSplit reads names that are to be kept apart in the graph of a dataset:
-// clean, and each one that the graph knows. Errors are sheaf.ErrInvalid and
-// sheaf.ErrNotFound, with what is to be done.
+// CheckSplit cleans names to be kept apart in the graph of a dataset, and checks
+// that the graph knows each of them. Errors are sheaf.ErrInvalid and
+// sheaf.ErrNotFound, with the remedy.
 func (s *Service) CheckSplit(ctx context.Context, tenantID, datasetID string, names []string) ([]string, error) {
 	if len(names) < 2 || len(names) > taskstore.MaxSplitNames {
 		return nil, fmt.Errorf("%w: a split is of 2 to %d names; name the entities that are to be kept apart", sheaf.ErrInvalid, taskstore.MaxSplitNames)

@@ -15,16 +15,16 @@ import (
 	"sheaf/taskstore"
 )
 
-// told is what runs left of a dataset.
+// told holds the results of runs on a dataset.
 type told struct {
 	of      map[string]string // the result of each document, by its id
 	reports []*graph.Report
 	same    []graph.Same
-	ids     string // of the results that both are
+	ids     string // of the results behind both
 }
 
-// told lists what runs left, and reads the reports and which entities are one,
-// unless they are those of the view that is there.
+// told lists the results of runs, and reads the reports and merged entities, unless
+// they are those of the current view.
 func (s *Service) told(ctx context.Context, d *dataset) (*told, error) {
 	t := &told{of: map[string]string{}}
 	var others []taskstore.RunResult
@@ -69,7 +69,7 @@ func (s *Service) told(ctx context.Context, d *dataset) (*told, error) {
 	return t, nil
 }
 
-// result reads what a run left; nothing where it went meanwhile.
+// result reads a run's result; nothing if it was deleted meanwhile.
 func (s *Service) result(ctx context.Context, tenantID, documentID, rangeID string) ([]sheaf.Chunk, error) {
 	return load(ctx, s.Blobs, sheaf.ArtifactKey(tenantID, documentID, rangeID))
 }
@@ -85,7 +85,7 @@ func load(ctx context.Context, blobs blob.Store, key string) ([]sheaf.Chunk, err
 	return stored.Chunks, nil
 }
 
-// said is what a model said of the chunks of a document, by chunk.
+// said returns a model's statements about the chunks of a document, by chunk.
 func (s *Service) said(ctx context.Context, tenantID, documentID, rangeID string, splits *graph.Splits) (map[string]graph.Extraction, error) {
 	stored, err := s.result(ctx, tenantID, documentID, rangeID)
 	if err != nil {
@@ -102,8 +102,8 @@ func (s *Service) said(ctx context.Context, tenantID, documentID, rangeID string
 	return out, nil
 }
 
-// assign finds the community that each report is of: the one that shares most
-// members with it, and at least half of the members of both.
+// assign finds the community of each report: the one that shares the most members
+// with it, and at least half of the members of both.
 func assign(g *graph.Graph, reports []*graph.Report) map[int32]*graph.Report {
 	out, shared := map[int32]*graph.Report{}, map[int32]int{}
 	for _, r := range reports {
@@ -126,8 +126,8 @@ func assign(g *graph.Graph, reports []*graph.Report) map[int32]*graph.Report {
 	return out
 }
 
-// mentioned says of each community with a report which share of a query's words
-// the report has.
+// mentioned returns, for each community with a report, the share of a query's words
+// in the report.
 func (v *View) mentioned(query string) map[int32]float64 {
 	words := graph.Words(query)
 	out := map[int32]float64{}
@@ -149,7 +149,7 @@ func (v *View) mentioned(query string) map[int32]float64 {
 	return out
 }
 
-// shownReport is a report, unless a chunk that it is of may not be seen.
+// shownReport returns a report, unless one of its chunks is not visible.
 func shownReport(r *graph.Report, visible map[string]taskstore.VisibleRange) *search.GraphReport {
 	if r == nil {
 		return nil
