@@ -10,14 +10,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Clusters puts items that have no order into groups of what is alike. Item.Name
-// says who an item is, whatever it says today. Some items are centres, chosen by
-// their names and the seed; the others go to the centre that they are nearest to.
-// A group that is too large is cut the same way, one of a single item joins
-// another. So an item that comes, goes or changes moves few others, and the same
-// items make the same groups in whatever order they are given. Groups hold
-// MaxTokens and MaxChildren; each lists its items by name, and the groups come by
-// the name of their first.
+// Clusters groups unordered items by similarity. Item.Name identifies an item, even
+// when its text changes. Some items are centres, chosen by name and seed; the
+// others go to their nearest centre. A group that is too large is split the same
+// way, a group of one item is merged into another. So adding, removing or changing
+// an item moves few others, and the same items form the same groups in any order.
+// Groups respect MaxTokens and MaxChildren; each lists its items by name, and
+// groups are ordered by the name of their first item.
 func Clusters(items []Item, seed int64, c Config) [][]int {
 	c = c.withDefaults()
 	if len(items) == 0 {
@@ -31,7 +30,7 @@ func Clusters(items []Item, seed int64, c Config) [][]int {
 	}
 	slices.SortFunc(all, func(a, b int) int { return cmp.Compare(items[a].Name, items[b].Name) })
 	fit := min(c.MaxChildren, c.MaxTokens*len(items)/max(tokens, 1))
-	// A power of two, so that it changes when a dataset doubles and not each day.
+	// A power of two, so that it changes when a dataset doubles and not every day.
 	size := max(1<<(bits.Len(uint(max(fit/2, 2)))-1), int(math.Ceil(1/c.Ratio)))
 	g := grouping{items: items, seed: seed, c: c}
 	return g.merge(g.split(all, size, 0))
@@ -43,7 +42,7 @@ type grouping struct {
 	c     Config
 }
 
-// fits reports whether a group holds the bounds. One item always does.
+// fits reports whether a group is within the limits. A single item always is.
 func (g *grouping) fits(group []int) bool {
 	tokens := 0
 	for _, i := range group {
@@ -52,22 +51,22 @@ func (g *grouping) fits(group []int) bool {
 	return len(group) < 2 || len(group) <= g.c.MaxChildren && tokens <= g.c.MaxTokens
 }
 
-// hash orders items by nothing that they say.
+// hash orders items independently of their text.
 func (g *grouping) hash(i, depth int) uint64 {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(g.seed))
 	b = binary.LittleEndian.AppendUint64(b, uint64(depth))
 	return xxhash.Sum64(append(b, g.items[i].Name...))
 }
 
-// maxDepth bounds how often what is too large is cut by likeness.
+// maxDepth limits how often an oversized group is split by similarity.
 const maxDepth = 8
 
-// split cuts items into groups that fit, about size items each.
+// split divides items into groups that fit, of about size items each.
 func (g *grouping) split(items []int, size, depth int) [][]int {
 	if g.fits(items) && (depth > 0 || len(items) <= size) {
 		return [][]int{items}
 	}
-	if depth == maxDepth { // they are all alike
+	if depth == maxDepth { // they are all similar
 		return g.pack(items)
 	}
 	var centres []int
@@ -99,8 +98,8 @@ func (g *grouping) split(items []int, size, depth int) [][]int {
 	return out
 }
 
-// nearest is the index of the centre that is most like a vector, of several the
-// first by name.
+// nearest returns the index of the centre most similar to a vector, the first by
+// name if tied.
 func (g *grouping) nearest(v []float32, centres []int) int {
 	best, most := 0, math.Inf(-1)
 	for k, c := range centres {
@@ -123,8 +122,8 @@ func (g *grouping) pack(items []int) (out [][]int) {
 	return append(out, items[from:])
 }
 
-// merge puts items that are alone to the group that they are most like, where
-// they fit. Else they stay alone.
+// merge adds single items to the most similar group with room. Otherwise they stay
+// alone.
 func (g *grouping) merge(groups [][]int) [][]int {
 	var whole [][]int
 	var alone []int
@@ -158,7 +157,7 @@ func (g *grouping) merge(groups [][]int) [][]int {
 			whole[best] = append(whole[best], i)
 		}
 	}
-	if len(left) > 0 { // none of the groups has room for them
+	if len(left) > 0 { // no group has room for them
 		whole = append(whole, g.pack(left)...)
 	}
 	for _, group := range whole {

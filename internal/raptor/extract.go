@@ -7,24 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// Sentence is a sentence of a summary, word for word.
+// Sentence is a sentence of a summary, verbatim.
 type Sentence struct {
 	Text   string
-	Source int // index of the text that it is from
+	Source int // index of the source text
 }
 
 const (
-	maxSentences     = 2000 // that are looked at for one summary
-	maxSentenceBytes = 2000 // a longer one is no sentence: a table, a list of numbers
-	leadBonus        = 0.1  // of a text's first sentence, less for each that follows
-	sameSentence     = 0.9  // similarity from which two say the same
+	maxSentences     = 2000 // examined for one summary
+	maxSentenceBytes = 2000 // a longer one is not a sentence: a table, a list of numbers
+	leadBonus        = 0.1  // for a text's first sentence, less for each following one
+	sameSentence     = 0.9  // similarity from which two are considered the same
 )
 
-// Extract summarises texts by their most central sentences: those nearest to what
-// all of them say together, a little rather those that a text begins with, none
-// that says what another does. They come in reading order and have at most
-// maxTokens by count. vectors embeds sentences, one vector each, nil for none.
-// Texts without a sentence make no summary.
+// Extract summarises texts by their most central sentences: those nearest to the
+// mean of all, with a small preference for the beginning of a text, and without
+// repetition. They are in reading order and have at most maxTokens by count.
+// vectors embeds sentences, one vector each, nil for none. Texts without sentences
+// have no summary.
 func Extract(texts []string, maxTokens int, count func(string) int, vectors func([]string) ([][]float32, error)) ([]Sentence, error) {
 	var all []Sentence
 	var lead []float64
@@ -81,9 +81,9 @@ func Extract(texts []string, maxTokens int, count func(string) int, vectors func
 	return out, nil
 }
 
-// Sentences cuts a text at line ends and behind marks that end a sentence: those
-// of Latin script where white space and no small letter follows, those of Chinese
-// and Japanese always. What has no letter is left out.
+// Sentences splits a text at newlines and after sentence-ending marks: those of
+// Latin script if white space and no lower-case letter follows, those of Chinese
+// and Japanese always. Parts without letters are omitted.
 func Sentences(text string) []string {
 	var out []string
 	add := func(s string) {

@@ -15,24 +15,24 @@ const (
 	ScopeDataset = "dataset"
 )
 
-// Options are what a run is asked for, under the names that RAGFlow gives them.
+// Options are the options of a run, under RAGFlow's names.
 type Options struct {
-	// Prompt asks for a summary of what stands for {cluster_content}.
+	// Prompt asks for a summary of the texts inserted for {cluster_content}.
 	Prompt              string  `json:"prompt"`
 	MaxToken            int     `json:"max_token"`            // of a summary
 	ClusteringThreshold float64 `json:"clustering_threshold"` // Config.Threshold
 	ClusteringRatio     float64 `json:"clustering_ratio"`     // Config.Ratio
 	MaxCluster          int     `json:"max_cluster"`          // Config.MaxChildren
 	RandomSeed          int64   `json:"random_seed"`          // of Clusters
-	Scope               string  `json:"scope"`                // ScopeDataset goes on above the documents
-	// Structured documents, such as spreadsheets, are left out.
+	Scope               string  `json:"scope"`                // ScopeDataset also builds layers above the documents
+	// Structured documents, such as spreadsheets, are skipped.
 	AutoDisable bool `json:"auto_disable_for_structured_data"`
 }
 
-// Content is what stands in a prompt for the texts.
+// Content is the placeholder for the texts in a prompt.
 const Content = "{cluster_content}"
 
-// DefaultPrompt is that of a run that names none.
+// DefaultPrompt is the prompt of a run without one.
 const DefaultPrompt = "Sum up the following passages in a few sentences, and keep their numbers:\n" + Content
 
 // Defaults are RAGFlow's.
@@ -40,8 +40,8 @@ func Defaults() Options {
 	return Options{Prompt: DefaultPrompt, MaxToken: 512, ClusteringThreshold: 0.3, ClusteringRatio: 0.5, MaxCluster: 64, Scope: ScopeFile, AutoDisable: true}
 }
 
-// ReadOptions reads options as JSON, with the defaults of what they leave out.
-// nil are the defaults. Errors are sheaf.ErrInvalid.
+// ReadOptions reads options as JSON, with defaults for missing ones. nil means the
+// defaults. Errors are sheaf.ErrInvalid.
 func ReadOptions(data []byte) (Options, error) {
 	o := Defaults()
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -71,8 +71,8 @@ func ReadOptions(data []byte) (Options, error) {
 	return o, nil
 }
 
-// Layers bounds segments as the options say, for summaries of up to MaxToken.
-// salt is of names, beside the options.
+// Layers returns the segment limits set by the options, for summaries of up to
+// MaxToken. salt goes into names, in addition to the options.
 func (o Options) Layers(salt string) Config {
 	b, _ := json.Marshal([]any{o.Prompt, o.MaxToken, salt}) // strings and numbers always encode
 	return Config{MaxChildren: o.MaxCluster, Ratio: o.ClusteringRatio, Threshold: o.ClusteringThreshold, Salt: string(b)}

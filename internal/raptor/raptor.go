@@ -1,9 +1,8 @@
 // Package raptor builds a tree of summaries over the chunks of a document, as
-// RAPTOR does (Sarthi et al., 2024), from contiguous segments of the reading
-// order. It decides what belongs together and what a node is called; who writes
-// the summaries, a language model or Extract, is the caller's business. It is
-// pure: the same chunks make the same tree, and a change of one chunk renames
-// the nodes above it and few beside.
+// RAPTOR does (Sarthi et al., 2024), from contiguous segments of the reading order.
+// It decides what belongs together and how nodes are named; the caller provides the
+// summaries, by a language model or Extract. It is pure: the same chunks make the
+// same tree, and a change to one chunk renames the nodes above it and few others.
 package raptor
 
 import (
@@ -15,51 +14,51 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// MaxLayers bounds a tree's height, the chunks not counted.
+// MaxLayers limits a tree's height, not counting the chunks.
 const MaxLayers = 10
 
-// Config bounds segments. Zero values mean what the field says.
+// Config limits segments. See each field for the meaning of zero.
 type Config struct {
-	MaxTokens   int     // of the children of a node together, which a model must be able to read; 0 for 6,000
-	MaxChildren int     // of a node; 0 for 64
-	Ratio       float64 // nodes of a layer ÷ nodes below it, at most, as far as MaxTokens allows; 0 for 0.5
-	// Threshold is a percentile of the likenesses of neighbours, 0–1: away from
-	// headings only neighbours that are less alike are cut apart, unless a bound
-	// asks for it. 0 for no such rule. The distance that it stands for is rounded
-	// down to a half power of two, so that it moves seldom.
+	MaxTokens   int     // total of a node's children, which a model must be able to read; 0 for 6,000
+	MaxChildren int     // per node; 0 for 64
+	Ratio       float64 // maximum of nodes of a layer ÷ nodes below it, as far as MaxTokens allows; 0 for 0.5
+	// Threshold is a percentile of the similarities of neighbours, 0–1: away from
+	// headings only less similar neighbours are separated, unless a limit requires
+	// it. 0 for no such rule. The corresponding distance is rounded down to a half
+	// power of two, so that it rarely changes.
 	Threshold float64
-	Salt      string // of names: what shapes summaries beside their children, such as model and prompt
+	Salt      string // of names: what affects summaries besides their children, such as model and prompt
 }
 
 // Item is a chunk, or a node of the layer below.
 type Item struct {
-	Name    string    // distinguishes what it says
+	Name    string    // identifies its content
 	Tokens  int       // of its text, or of its summary
-	Vector  []float32 // nil where there is none: it is like nothing
-	Heading bool      // a heading stands before it: rather cut here
+	Vector  []float32 // nil if there is none: it is similar to nothing
+	Heading bool      // preceded by a heading: preferred place for a cut
 }
 
 // Segment is a contiguous part of a layer, [From, To).
 type Segment struct{ From, To int }
 
-// Len is how many items it has.
+// Len is the number of items.
 func (s Segment) Len() int { return s.To - s.From }
 
 // Segments cuts a layer where neighbours differ most and at headings. Segments
-// cover all items in their order. Where a cut stands is decided by the items
-// around it, so that a change far away moves nothing. A segment holds MaxTokens
-// and MaxChildren but for an item that alone has more tokens.
+// cover all items in order. The position of a cut depends only on nearby items, so
+// that a distant change does not move it. A segment respects MaxTokens and
+// MaxChildren, unless a single item exceeds MaxTokens.
 func Segments(items []Item, c Config) []Segment {
 	c = c.withDefaults()
 	if len(items) == 0 {
 		return nil
 	}
 	cuts := priorities(items)
-	least := int(math.Ceil(1 / c.Ratio)) // items of a segment
+	least := int(math.Ceil(1 / c.Ratio)) // minimum items of a segment
 	floor := scoreFloor(items, c.Threshold)
 	var out []Segment
 	from := 0
-	for i := range cuts { // the cut behind item i
+	for i := range cuts { // the cut after item i
 		if i+1-from >= least && len(items)-i-1 >= least && cuts[i].score >= floor && highest(cuts, i, least-1) {
 			out = append(out, within(items, cuts, Segment{from, i + 1}, least, c)...)
 			from = i + 1
@@ -68,7 +67,7 @@ func Segments(items []Item, c Config) []Segment {
 	return append(out, within(items, cuts, Segment{from, len(items)}, least, c)...)
 }
 
-// scoreFloor is the least score of a cut that no bound asks for.
+// scoreFloor is the minimum score of a cut not required by a limit.
 func scoreFloor(items []Item, threshold float64) float64 {
 	if threshold <= 0 || threshold >= 1 || len(items) < 2 {
 		return 0
@@ -98,16 +97,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// cut is how much speaks for a cut between two neighbours.
+// cut is how much favours a cut between two neighbours.
 type cut struct {
 	score float64
-	tie   uint64 // by what the neighbours are, not by where they stand
+	tie   uint64 // by the identity of the neighbours, not their position
 }
 
 func (a cut) above(b cut) bool { return a.score > b.score || a.score == b.score && a.tie > b.tie }
 
-// headingScore makes a cut at a heading go before one at any difference, which is
-// at most 2.
+// headingScore ranks a cut at a heading above one at any difference, which is at
+// most 2.
 const headingScore = 2
 
 func priorities(items []Item) []cut {
@@ -122,7 +121,7 @@ func priorities(items []Item) []cut {
 	return cuts
 }
 
-// highest reports whether cut i is above those up to w beside it.
+// highest reports whether cut i is above those up to w away on either side.
 func highest(cuts []cut, i, w int) bool {
 	for k := max(i-w, 0); k <= min(i+w, len(cuts)-1); k++ {
 		if k != i && !cuts[i].above(cuts[k]) {
@@ -132,7 +131,7 @@ func highest(cuts []cut, i, w int) bool {
 	return true
 }
 
-// within cuts a segment that is too large at its best places until no part is.
+// within splits an oversized segment at its best places until all parts fit.
 func within(items []Item, cuts []cut, s Segment, least int, c Config) []Segment {
 	var out []Segment
 	open := []Segment{s}
@@ -162,16 +161,16 @@ func within(items []Item, cuts []cut, s Segment, least int, c Config) []Segment 
 	return out
 }
 
-// Node is a summary to be made.
+// Node is a summary to be created.
 type Node struct {
-	Name     string // of its children and Config.Salt, 32 hex: the same is not made again
+	Name     string // of its children and Config.Salt, 32 hex: an existing one is not recreated
 	Layer    int    // 1 is above the chunks
-	Children []int  // of the layer below: of items for layer 1, else of Tree[Layer-2]
+	Children []int  // in the layer below: of items for layer 1, otherwise of Tree[Layer-2]
 }
 
-// Layer makes the nodes above a layer of items. An item that stands alone in its
-// segment gets no node: nothing is to be said of it that it does not say, and it
-// is answered in alone. Both are in the order of the items.
+// Layer makes the nodes above a layer of items. An item alone in its segment gets
+// no node, since a summary would add nothing, and is returned in alone. Both are in
+// the order of the items.
 func Layer(items []Item, layer int, c Config) (nodes []Node, alone []int) {
 	for _, s := range Segments(items, c) {
 		if s.Len() == 1 {
@@ -193,13 +192,14 @@ func Layer(items []Item, layer int, c Config) (nodes []Node, alone []int) {
 	return nodes, alone
 }
 
-// sized writes a string with its length, so that two lists never write alike.
+// sized writes a string with its length, so that two different lists never hash the
+// same bytes.
 func sized(h *xxhash.Digest, s string) {
 	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s)))) // a Digest never fails
 	_, _ = h.WriteString(s)
 }
 
-// Mean is the direction of vectors together, nil where none has one. All have one
+// Mean is the common direction of vectors, nil if none has one. All have one
 // length.
 func Mean(vectors ...[]float32) []float32 {
 	var sum []float64
@@ -225,7 +225,7 @@ func Mean(vectors ...[]float32) []float32 {
 	return out
 }
 
-// cosine is 0 where one has no vector.
+// cosine is 0 if either has no vector.
 func cosine(a, b []float32) float64 {
 	if len(a) == 0 || len(a) != len(b) {
 		return 0
