@@ -1,6 +1,6 @@
-// Package mindmap makes a tree of what a document is about: from its headings,
-// and where it has none from segments of its text; below them the phrases that
-// tell them apart. It is pure. Each node names chunks that say so.
+// Package mindmap builds a topic tree of a document: from its headings, or if it
+// has none from segments of its text; below them the phrases that distinguish them.
+// It is pure. Each node cites supporting chunks.
 package mindmap
 
 import (
@@ -17,18 +17,18 @@ import (
 	"sheaf/internal/raptor"
 )
 
-// Bounds of a tree.
+// Limits of a tree.
 const (
-	Levels      = 4 // with the root
+	Levels      = 4 // including the root
 	maxChildren = 40
 	maxNodes    = 500
-	maxCited    = 5   // chunks of a node
+	maxCited    = 5   // chunks per node
 	maxLabel    = 120 // bytes
-	phrases     = 3   // below a node without headings of its own
-	topics      = 12  // segments of a text without headings, about
+	phrases     = 3   // below a node without subheadings
+	topics      = 12  // approximate number of segments of a text without headings
 )
 
-// MapNode is a node of a mind map with those below it.
+// MapNode is a node of a mind map with its subtree.
 type MapNode struct {
 	Label      string     `json:"label" doc:"a heading, key phrases, or what a chat model calls it"`
 	DocumentID string     `json:"document_id,omitempty" doc:"of the chunks; absent at the root of a dataset"`
@@ -37,7 +37,7 @@ type MapNode struct {
 	Children   []*MapNode `json:"children,omitempty" doc:"those below it"`
 }
 
-// cite adds a chunk to what a node names.
+// cite adds a chunk to a node's citations.
 func (n *MapNode) cite(c *sheaf.Chunk) {
 	if len(n.Chunks) == maxCited || slices.Contains(n.Chunks, c.ID) {
 		return
@@ -48,8 +48,8 @@ func (n *MapNode) cite(c *sheaf.Chunk) {
 	n.Pages = slices.Compact(n.Pages)
 }
 
-// Label shortens words to what a node shows: without what is no character, or
-// turns the direction of others around.
+// Label shortens a text to what a node shows, without invalid characters and those
+// that reverse the direction of writing.
 func Label(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -68,10 +68,10 @@ func Label(s string) string {
 	return s
 }
 
-// Build makes the tree of a document of that name. vectors has one entry a chunk,
-// nil for those that have none. name words a topic by the texts of its chunks, ""
-// for key phrases; it is called one topic after the other. The error is name's or
-// ctx's.
+// Build builds the tree of a document with that title. vectors has one entry per
+// chunk, nil for chunks without one. name returns a topic's name from the texts of
+// its chunks, or "" for key phrases; it is called for one topic after the other.
+// The error is name's or ctx's.
 func Build(ctx context.Context, title string, chunks []sheaf.Chunk, vectors [][]float32, name func(ctx context.Context, text string) (string, error)) (*MapNode, error) {
 	b := builder{chunks: chunks}
 	var texts, languages []string
@@ -107,7 +107,7 @@ type builder struct {
 	nodes    int
 }
 
-// child finds or makes a node of that label below n; nil where there is no room.
+// child finds or creates a node with that label below n; nil if there is no room.
 func (b *builder) child(n *MapNode, label string) *MapNode {
 	label = Label(label)
 	for _, c := range n.Children {
@@ -124,9 +124,9 @@ func (b *builder) child(n *MapNode, label string) *MapNode {
 	return c
 }
 
-// headings hangs chunks below their headings.
+// headings places chunks below their headings.
 func (b *builder) headings(root *MapNode) {
-	of := map[*MapNode][]int{} // those of b.at whose deepest node it is
+	of := map[*MapNode][]int{} // those of b.at for which it is the deepest node
 	var order []*MapNode
 	for k, i := range b.at {
 		c := &b.chunks[i]
@@ -168,8 +168,8 @@ func depths(root *MapNode) map[*MapNode]int {
 	return out
 }
 
-// top are the keywords that most of some chunks have, in the order of the text
-// where as many do.
+// top returns the most frequent keywords of some chunks, ties in the order of the
+// text.
 func (b *builder) top(of []int, n int) []string {
 	count := map[string]int{}
 	var all []string
@@ -185,7 +185,7 @@ func (b *builder) top(of []int, n int) []string {
 	return all[:min(len(all), n)]
 }
 
-// phrases hangs key phrases of chunks below a node.
+// phrases adds key phrases of chunks below a node.
 func (b *builder) phrases(n *MapNode, of []int) {
 	for _, w := range b.top(of, phrases) {
 		if strings.EqualFold(w, n.Label) {
@@ -203,14 +203,15 @@ func (b *builder) phrases(n *MapNode, of []int) {
 	}
 }
 
-// segments hangs chunks below the segments of a text without headings.
+// segments places chunks below the segments of a text without headings.
 func (b *builder) segments(ctx context.Context, root *MapNode, vectors [][]float32, name func(context.Context, string) (string, error)) error {
 	items := make([]raptor.Item, len(b.at))
 	for k, i := range b.at {
 		items[k] = raptor.Item{Name: b.chunks[i].Text, Tokens: max(b.chunks[i].Tokens, 1), Vector: vectors[i]}
 		root.cite(&b.chunks[i])
 	}
-	// Few segments, so that they are topics: a segment has as many chunks as it takes.
+	// Few segments, so that they are topics: a segment takes as many chunks as
+	// needed.
 	size := max(len(items)/topics, 2)
 	for _, s := range raptor.Segments(items, raptor.Config{MaxChildren: 4 * size, MaxTokens: 1 << 30, Ratio: 1 / float64(size)}) {
 		var of []int
@@ -240,8 +241,8 @@ func (b *builder) segments(ctx context.Context, root *MapNode, vectors [][]float
 	return nil
 }
 
-// stored adds the nodes of a tree in the order of reading, the root first, as they
-// are stored: Layer is the level, from 1.
+// stored appends the nodes of a tree in reading order, root first, in stored form:
+// Layer is the level, from 1.
 func (n *MapNode) stored(level int, out []sheaf.Chunk) []sheaf.Chunk {
 	out = append(out, sheaf.Chunk{Kind: sheaf.ChunkText, Role: sheaf.RoleContents, Text: n.Label, Layer: level, Children: slices.Clone(n.Chunks), Pages: n.Pages, Ordinal: len(out),
 		Metadata: map[string]string{sheaf.MetadataLayer: fmt.Sprint(level)}})
@@ -251,7 +252,7 @@ func (n *MapNode) stored(level int, out []sheaf.Chunk) []sheaf.Chunk {
 	return out
 }
 
-// Store is a tree as chunks of a result. A tree that names no chunk has none.
+// Store returns a tree as chunks of a result. A tree without citations has none.
 func (n *MapNode) Store() []sheaf.Chunk {
 	if len(n.Chunks) == 0 {
 		return nil
@@ -276,7 +277,7 @@ func Load(documentID string, chunks []sheaf.Chunk) *MapNode {
 	return open[0]
 }
 
-// Cut leaves out what is below so many levels.
+// Cut removes everything below that many levels.
 func (n *MapNode) Cut(levels int) *MapNode {
 	if levels <= 1 {
 		n.Children = nil
@@ -287,7 +288,7 @@ func (n *MapNode) Cut(levels int) *MapNode {
 	return n
 }
 
-// Markdown is the tree as a list within lists, each node with its pages.
+// Markdown returns the tree as nested lists, each node with its pages.
 func (n *MapNode) Markdown() string {
 	var b strings.Builder
 	escape := strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", `\<`, "#", `\#`)
@@ -313,7 +314,7 @@ func pages(all []int) string {
 	return fmt.Sprintf(" (p. %d–%d)", all[0], all[len(all)-1])
 }
 
-// Measures of a drawing, in pixels.
+// Dimensions of a drawing, in pixels.
 const (
 	rowHeight   = 24
 	columnWidth = 300
@@ -321,7 +322,8 @@ const (
 	shownLabel  = 38 // characters
 )
 
-// SVG draws the tree from left to right. It holds no script and refers to nothing.
+// SVG draws the tree from left to right. It contains no script and no external
+// references.
 func (n *MapNode) SVG() string {
 	var lines, words strings.Builder
 	row := 0
