@@ -1,6 +1,6 @@
-// Package enrich adds to chunks what they are found by beside their text:
-// language, keywords, questions, the context in the document; and finds personal
-// data before anything is stored. It stands around chunking, before embedding.
+// Package enrich adds search aids to chunks besides their text: language, keywords,
+// questions, the context in the document; and detects personal data before anything
+// is stored. It runs around chunking, before embedding.
 package enrich
 
 import (
@@ -13,8 +13,8 @@ import (
 	"sheaf"
 )
 
-// CountedKeywords gives up to n keywords, found by counting, to each chunk that
-// has none. The error is ctx's.
+// CountedKeywords adds up to n keywords, found by counting, to each chunk that has
+// none. The error is ctx's.
 func CountedKeywords(ctx context.Context, chunks []sheaf.Chunk, n int) error {
 	if n < 1 || !slices.ContainsFunc(chunks, func(c sheaf.Chunk) bool { return len(c.Keywords) == 0 }) {
 		return nil
@@ -35,16 +35,16 @@ func CountedKeywords(ctx context.Context, chunks []sheaf.Chunk, n int) error {
 	return nil
 }
 
-// PersonalData finds, and with redact replaces, personal data in what was read
-// of a range and in the headings in force where it starts, and says as a
-// warning what there was. The error is ctx's: some of it is replaced then.
+// PersonalData finds, and with redact replaces, personal data in the units of a
+// range and in the headings in force where it starts, and reports the findings as a
+// warning. The error is ctx's: some data has then been replaced.
 func PersonalData(ctx context.Context, units []sheaf.UnitResult, headings []string, redact bool) ([]sheaf.Warning, error) {
 	counts, err := Units(ctx, units, redact)
 	if err != nil {
 		return nil, err
 	}
 	if redact {
-		for i := range headings { // they are counted where they stand
+		for i := range headings { // they are counted where they occur
 			headings[i] = Redact(headings[i], map[string]int{})
 		}
 	}

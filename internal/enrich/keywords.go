@@ -9,15 +9,15 @@ import (
 	"unicode"
 )
 
-// Keywords finds up to n keywords in each text with RAKE (Rose, Engel, Cramer
-// and Cowley 2010): runs of words between stop words and punctuation, scored
-// by how many words theirs stand with, times how rare the run is among the
-// texts. Chinese, Japanese and Korean, written without spaces, give pairs of
-// characters by TF-IDF. languages are ISO 639-1, one a text; for a language
-// without a list of stop words all lists count. The error is ctx's.
+// Keywords finds up to n keywords in each text with RAKE (Rose, Engel, Cramer and
+// Cowley 2010): runs of words between stop words and punctuation, scored by the
+// number of words their own words co-occur with, times how rare the run is among
+// the texts. Chinese, Japanese and Korean, written without spaces, yield character
+// pairs by TF-IDF. languages are ISO 639-1, one per text; for a language without a
+// stop word list all lists apply. The error is ctx's.
 func Keywords(ctx context.Context, texts, languages []string, n int) ([][]string, error) {
 	candidates := make([][]string, len(texts))
-	texted := map[string]int{} // in how many texts
+	texted := map[string]int{} // number of texts it occurs in
 	for i, text := range texts {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -49,7 +49,7 @@ func Keywords(ctx context.Context, texts, languages []string, n int) ([][]string
 			for w := range strings.FieldsSeq(p) {
 				sum += degree[w] / frequency[w]
 			}
-			// what stands in every text says nothing about this one
+			// what occurs in every text does not characterize this one
 			score[p] += sum * math.Log(1+float64(len(texts))/float64(texted[p]))
 		}
 		keys := make([]string, 0, len(score))
@@ -80,7 +80,7 @@ func phrases(text, language string) []string {
 		run = nil
 	}
 	var word strings.Builder
-	var before rune // of a script without spaces
+	var before rune // in a script without spaces
 	end := func() {
 		w := strings.Trim(word.String(), "'-")
 		word.Reset()
@@ -140,8 +140,8 @@ var allStopWords = func() map[string]bool {
 	return all
 }()
 
-// IsStopWord reports whether a word in lower case says nothing by itself in a
-// language (ISO 639-1), or, where there is no list for that, in any.
+// IsStopWord reports whether a lower-case word is a stop word of a language (ISO
+// 639-1), or, if there is no list for that, of any.
 func IsStopWord(word, language string) bool {
 	if stop, known := stopWords[language]; known {
 		return stop[word]

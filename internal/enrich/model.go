@@ -17,7 +17,7 @@ import (
 )
 
 // PromptVersion changes whenever the prompts below do. It is part of the config
-// digest of what a model enriched: other prompts, other answers.
+// digest of model-enriched results, since other prompts give other answers.
 const PromptVersion = 1
 
 // Asker asks a language model. chat.Client is one.
@@ -26,22 +26,22 @@ type Asker interface {
 	Model() string
 }
 
-// Model enriches chunks by a language model. It is safe for concurrent use.
+// Model enriches chunks with a language model. It is safe for concurrent use.
 type Model struct {
 	ask   Asker
 	batch int
 
 	mu      sync.Mutex
-	answers map[uint64]string // by question, so that a task that is tried again does not ask twice
+	answers map[uint64]string // by question, so that a retried task does not ask again
 }
 
-// NewModel asks for up to batch chunks in a request; 0 means 1.
+// NewModel returns a Model that asks for up to batch chunks per request; 0 means 1.
 func NewModel(ask Asker, batch int) *Model {
 	return &Model{ask: ask, batch: max(batch, 1), answers: map[uint64]string{}}
 }
 
-// Fingerprint names all of the model and its prompts that decides what is answered,
-// for the config digest; "" where the settings ask nothing of a model.
+// Fingerprint identifies everything about the model and its prompts that affects
+// answers, for the config digest; "" if the settings do not use a model.
 func Fingerprint(c sheaf.ParseConfig, model string) string {
 	if model == "" || !asksFor(c).any() && c.ChunkMethod.V != "hierarchical" {
 		return ""
@@ -49,7 +49,7 @@ func Fingerprint(c sheaf.ParseConfig, model string) string {
 	return fmt.Sprintf("%s/%d", model, PromptVersion)
 }
 
-// wanted is what the settings ask a model for.
+// wanted is what the settings request from a model.
 type wanted struct {
 	keywords, questions int
 	context             bool
@@ -61,14 +61,14 @@ func asksFor(c sheaf.ParseConfig) wanted {
 	return wanted{c.AutoKeywords.V, c.AutoQuestions.V, c.AutoContext.V}
 }
 
-// Asks reports whether a model has anything to say about the chunk.
+// Asks reports whether a model is asked about the chunk.
 func Asks(chunk *sheaf.Chunk, c sheaf.ParseConfig) bool {
 	w := asksFor(c)
 	return w.any() && chunk.Role != sheaf.RoleContents
 }
 
-// Bounds on what of a chunk and its neighbours stands in a question, and on
-// what is taken of an answer. The longest chunk has some 32 KB.
+// Limits on how much of a chunk and its neighbours goes into a question, and on how
+// much of an answer is used. The longest chunk has some 32 KB.
 const (
 	maxPassageBytes   = 32 << 10
 	maxQuestionBytes  = 96 << 10
@@ -77,13 +77,13 @@ const (
 	maxQuestionLength = 300
 	maxContextBytes   = 1000
 	maxAnswers        = 4096
-	askAtOnce         = 16 // of one task; the client bounds all tasks together
+	askAtOnce         = 16 // per task; the client limits all tasks together
 )
 
-// Chunks fills in what the settings ask for. name is the document's title. skip
-// tells chunks that have it already. An error means that the model cannot be
-// asked now (a retryable *sheaf.Failure) or that it refuses every call; an
-// answer that is of no use is a warning, and its chunk goes without.
+// Chunks fills in what the settings request. name is the document's title. skip
+// reports chunks that already have it. An error means that the model is temporarily
+// unavailable (a retryable *sheaf.Failure) or refuses every call; an unusable
+// answer becomes a warning, and its chunk goes without.
 func (m *Model) Chunks(ctx context.Context, chunks []sheaf.Chunk, name string, c sheaf.ParseConfig, skip func(i int) bool) ([]sheaf.Warning, error) {
 	w := asksFor(c)
 	var batches [][]int
@@ -118,8 +118,9 @@ func (m *Model) Chunks(ctx context.Context, chunks []sheaf.Chunk, name string, c
 	return []sheaf.Warning{{Code: "enrichment_incomplete", Message: fmt.Sprintf("The chat model %s gave no usable answer about %d of %d chunks: they have no questions and context of its making. Try another model, or chat.batch = 1.", m.ask.Model(), useless, len(chunks))}}, nil
 }
 
-// passages asks about chunks of one batch and returns about how many of them
-// nothing could be learned. What a batch leaves out is asked for alone.
+// passages asks about the chunks of one batch and returns for how many of them
+// there was no usable answer. Chunks missing from a batch answer are asked about
+// individually.
 func (m *Model) passages(ctx context.Context, chunks []sheaf.Chunk, batch []int, name string, w wanted) (useless int, err error) {
 	answer, err := m.question(ctx, passageInstruction(w), passageText(chunks, batch, name, w), len(batch)*answerTokens(w))
 	if err != nil && !errors.Is(err, sheaf.ErrInvalid) {
@@ -172,8 +173,8 @@ func passageInstruction(w wanted) string {
 	return b.String()
 }
 
-// passageText is what the model reads: title, headings, the passage, and for
-// the context the ends of its neighbours.
+// passageText is the model's input: title, headings, the passage, and for the
+// context the adjacent ends of its neighbours.
 func passageText(chunks []sheaf.Chunk, batch []int, name string, w wanted) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Document: %s\n", name)
@@ -195,7 +196,8 @@ func passageText(chunks []sheaf.Chunk, batch []int, name string, w wanted) strin
 	return b.String()
 }
 
-// answerTokens is the budget of one passage's answer: more than was asked for ever took.
+// answerTokens is the token budget of one passage's answer: more than any answer
+// has taken.
 func answerTokens(w wanted) int {
 	n := 64 + 16*w.keywords + 64*w.questions
 	if w.context {
@@ -212,8 +214,8 @@ type passage struct {
 	Context   string   `json:"context"`
 }
 
-// readPassages finds the JSON in an answer: models put it in fences and talk
-// around it. It returns nil where there is none.
+// readPassages finds the JSON in an answer: models put it in fences and surround it
+// with text. It returns nil if there is none.
 func readPassages(answer string) map[int]passage {
 	from, to := strings.IndexByte(answer, '{'), strings.LastIndexByte(answer, '}')
 	if from < 0 || to < from {
@@ -232,8 +234,8 @@ func readPassages(answer string) map[int]passage {
 	return out
 }
 
-// into takes over what was asked for. A chunk that has keywords of its own, such
-// as tags, keeps them.
+// into copies what was requested. A chunk that already has keywords, such as tags,
+// keeps them.
 func (p passage) into(c *sheaf.Chunk, w wanted) {
 	if len(c.Keywords) == 0 {
 		c.Keywords = clean(p.Keywords, w.keywords, maxKeywordBytes)
@@ -246,7 +248,8 @@ func (p passage) into(c *sheaf.Chunk, w wanted) {
 	}
 }
 
-// clean is at most n entries of a list, each once and of one line.
+// clean returns at most n entries of a list, without duplicates and on one line
+// each.
 func clean(list []string, n, maxBytes int) []string {
 	var out []string
 	for _, s := range list {

@@ -12,15 +12,15 @@ import (
 	"sheaf"
 )
 
-// A finder finds one kind of personal data. valid confirms a match, with what
-// separates its digits still in it.
+// A finder detects one kind of personal data. valid confirms a match, which still
+// contains its digit separators.
 type finder struct {
 	kind  string
 	re    *regexp.Regexp
 	valid func(string) bool
 }
 
-// finders in the order in which they claim text: the stricter first.
+// finders in the order in which they claim text: stricter ones first.
 var finders = []finder{
 	{"EMAIL", regexp.MustCompile(`[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,4}\.[A-Za-z]{2,24}`), nil},
 	{"IBAN", regexp.MustCompile(`\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b`), iban},
@@ -33,8 +33,9 @@ var finders = []finder{
 	{"PHONE", regexp.MustCompile(`\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}\b|\(\d{2,5}\)[ .-]?\d{3,4}[ .-]?\d{3,4}\b|\b0\d{2,4}[ /-]\d{3,8}\b|\b\d{3}[.-]\d{3}[.-]\d{4}\b`), func(s string) bool { n := len(digits(s)); return n >= 7 && n <= 15 }},
 }
 
-// longest is the length of the longest start of a match, by groups of digits,
-// that is valid; 0 where none is. The next number often looks like a group.
+// longest returns the length of the longest prefix of a match, by groups of digits,
+// that is valid; 0 if there is none. The next number often looks like another
+// group.
 func (f finder) longest(match string) int {
 	for f.valid != nil && !f.valid(match) {
 		i := strings.LastIndexAny(match, " -")
@@ -52,24 +53,23 @@ type Finding struct {
 	From, To int
 }
 
-// FindPII lists personal data in text, in order. Numbers that carry a checksum
-// count only when it is right: cards, IBAN, and the national ids of Germany
-// (tax id), Spain (DNI, NIE) and France (NIR); those of the United States
-// (SSN) have none and count by their form.
+// FindPII lists personal data in text, in order. Numbers with a checksum count only
+// if it is correct: cards, IBAN, and the national ids of Germany (tax id), Spain
+// (DNI, NIE) and France (NIR); those of the United States (SSN) have none and count
+// by their form.
 func FindPII(text string) []Finding {
 	out, _ := findPII(context.Background(), text) // which never ends
 	return out
 }
 
-// Bounds of the text that is searched at once, so that the context is looked at
-// in between. No pattern matches as much as maxFinding.
+// Limits on the text searched at once, so that the context is checked in between.
+// No pattern matches as much as maxFinding.
 const (
 	searchBytes = 64 << 10
 	maxFinding  = 512
 )
 
-// next finds the first match of f at or behind at, whose to is 0 when there is
-// none.
+// next finds the first match of f at or after at; to is 0 if there is none.
 func (f finder) next(ctx context.Context, text string, at int) (from, to int, err error) {
 	for at < len(text) {
 		if ctx.Err() != nil {
@@ -82,11 +82,11 @@ func (f finder) next(ctx context.Context, text string, at int) (from, to int, er
 			return at + m[0], at + m[1], nil
 		case end == len(text):
 			return 0, 0, nil
-		case m != nil: // it may go on behind what was searched
+		case m != nil: // it may continue past the searched part
 			at += m[0]
 		default:
-			// Nothing begins before the last part, where what begins may go on
-			// behind it. The next search begins between words, if it can.
+			// Nothing begins before the last part, and what begins there may
+			// continue past it. The next search starts between words, if possible.
 			at = end - 2*maxFinding
 			at += max(strings.IndexAny(text[at:end-maxFinding], " \n"), 0)
 		}
@@ -97,7 +97,7 @@ func (f finder) next(ctx context.Context, text string, at int) (from, to int, er
 func findPII(ctx context.Context, text string) ([]Finding, error) {
 	var out []Finding
 	for _, f := range finders {
-		earlier := len(out) // sorted, and apart from each other
+		earlier := len(out) // sorted and disjoint
 		for at := 0; at < len(text); {
 			from, to, err := f.next(ctx, text, at)
 			if err != nil {
@@ -108,7 +108,7 @@ func findPII(ctx context.Context, text string) ([]Finding, error) {
 			}
 			end := f.longest(text[from:to])
 			if end == 0 {
-				// what begins one group later may be one
+				// a match may begin one group later
 				if at = to; f.valid != nil {
 					if i := strings.IndexAny(text[from:to], " -"); i > 0 {
 						at = from + i + 1
@@ -127,8 +127,8 @@ func findPII(ctx context.Context, text string) ([]Finding, error) {
 	return out, nil
 }
 
-// Redact replaces findings by their kind, in as many bytes, so that places of
-// lines in the text stay true, and counts them by kind.
+// Redact replaces findings by their kind, padded to the same number of bytes so
+// that line positions in the text stay correct, and counts them by kind.
 func Redact(text string, counts map[string]int) string {
 	out, _ := redact(context.Background(), text, counts) // which never ends
 	return out
@@ -162,11 +162,11 @@ func mask(kind string, n int) string {
 	return label + strings.Repeat("*", n-len(label)-1) + "]"
 }
 
-// masked finds what mask wrote.
+// masked matches the output of mask.
 var masked = regexp.MustCompile(`\[(EMAIL|IBAN|NATIONAL_ID|ID|CARD|IP|PHONE)\**\]`)
 
-// MarkPersonalData notes on chunks what kinds of personal data their texts hold,
-// or held before they were replaced. The error is ctx's.
+// MarkPersonalData records on chunks which kinds of personal data their texts
+// contain, or contained before redaction. The error is ctx's.
 func MarkPersonalData(ctx context.Context, chunks []sheaf.Chunk) error {
 	for i := range chunks {
 		c := &chunks[i]
@@ -195,8 +195,8 @@ func MarkPersonalData(ctx context.Context, chunks []sheaf.Chunk) error {
 	return nil
 }
 
-// Units finds, and with replace replaces, personal data in all that was read.
-// The error is ctx's: some of it is replaced then.
+// Units finds, and with replace replaces, personal data in all units. The error is
+// ctx's: some data has then been replaced.
 func Units(ctx context.Context, units []sheaf.UnitResult, replace bool) (map[string]int, error) {
 	counts := map[string]int{}
 	var ended error
@@ -243,7 +243,7 @@ func digits(s string) string {
 	}, s)
 }
 
-// luhn checks a card number (ISO/IEC 7812-1 annex B).
+// luhn verifies a card number (ISO/IEC 7812-1 annex B).
 func luhn(s string) bool {
 	d := digits(s)
 	sum := 0
@@ -259,7 +259,7 @@ func luhn(s string) bool {
 	return len(d) >= 13 && len(d) <= 19 && strings.Trim(d, d[:1]) != "" && sum%10 == 0
 }
 
-// iban checks ISO 13616: moved and spelled as a number it leaves 1 modulo 97.
+// iban verifies ISO 13616: rotated and converted to a number it is 1 modulo 97.
 func iban(s string) bool {
 	s = strings.ReplaceAll(s, " ", "")
 	if len(s) < 15 || len(s) > 34 {
@@ -276,7 +276,7 @@ func iban(s string) bool {
 	return rest == 1
 }
 
-// dni checks the letter of a Spanish DNI or NIE.
+// dni verifies the letter of a Spanish DNI or NIE.
 func dni(s string) bool {
 	if s = strings.ReplaceAll(s, "-", ""); len(s) != 9 {
 		return false
@@ -289,7 +289,7 @@ func dni(s string) bool {
 	return "TRWAGMYFPDXBNJZSQVHLCKE"[n%23] == s[len(s)-1]
 }
 
-// nir checks the key of a French social security number: 97 minus the rest.
+// nir verifies the key of a French social security number: 97 minus the remainder.
 func nir(s string) bool {
 	s = strings.Join(strings.Fields(s), "")
 	if len(s) != 15 {
@@ -303,7 +303,7 @@ func nir(s string) bool {
 	return key == int64(s[13]-'0')*10+int64(s[14]-'0')
 }
 
-// taxID checks a German tax id (ISO 7064 mod 11,10).
+// taxID verifies a German tax id (ISO 7064 mod 11,10).
 func taxID(s string) bool {
 	d := digits(s)
 	if len(d) != 11 {
@@ -320,7 +320,7 @@ func taxID(s string) bool {
 	return (11-product)%10 == int(d[10]-'0')
 }
 
-// ssn refuses what the Social Security Administration never gives out.
+// ssn rejects numbers that the Social Security Administration never assigns.
 func ssn(s string) bool {
 	return len(s) == 11 && s[:3] != "000" && s[:3] != "666" && s[0] != '9' && s[4:6] != "00" && s[7:] != "0000"
 }
