@@ -1,7 +1,7 @@
-// Package secrets keeps what is secret in the store unreadable to an
-// attacker who gets the database alone. An installation has a ring of master keys: the
-// first seals, all of them open. Keys for other purposes, such as signatures,
-// are derived from the same ring.
+// Package secrets keeps the secrets in the store unreadable to an attacker who gets
+// only the database. An installation has a ring of master keys: the first seals,
+// all of them open. Keys for other purposes, such as signatures, are derived from
+// the same ring.
 package secrets
 
 import (
@@ -29,35 +29,35 @@ const KeyBytes = 32
 
 const (
 	// prefix begins each sealed text: prefix, key id, ":", base64 of nonce and
-	// ciphertext. No plain secret that the service makes or takes begins so.
+	// ciphertext. No plain secret that the service creates or accepts begins with
+	// it.
 	prefix = "sealed:v1:"
-	// idBytes of a digest name a key.
+	// idBytes of a digest identify a key.
 	idBytes = 8
-	// MaxKeys bounds a ring: the current key and those before it.
+	// MaxKeys limits a ring: the current key and earlier ones.
 	MaxKeys = 16
 	// keyPrefix begins a key as text, so that people and scanners recognise one.
 	keyPrefix = "sheafkey_"
-	// maxFile bounds a key file.
+	// maxFile limits a key file.
 	maxFile = 64 << 10
 )
 
-// ErrUnknownKey says that a text was sealed with a key that the ring does not
-// hold.
+// ErrUnknownKey means that a text was sealed with a key that is not in the ring.
 var ErrUnknownKey = errors.New("the key that sealed it is not among this installation's keys")
 
-// Keyring is the master keys of an installation, the current one first. It is
+// Keyring holds the master keys of an installation, the current one first. It is
 // safe for concurrent use.
 type Keyring struct{ keys []masterKey }
 
 type masterKey struct {
 	id    string
 	bytes [KeyBytes]byte
-	aead  cipher.AEAD // under the purpose "store"
+	aead  cipher.AEAD // for the purpose "store"
 }
 
-// Parse reads keys as Generate writes them, separated by white space or
-// commas, the current one first; lines that begin with # are comments. The
-// error is sheaf.ErrInvalid and shows nothing of a key.
+// Parse reads keys in the format of Generate, separated by white space or commas,
+// the current one first; lines that begin with # are comments. The error is
+// sheaf.ErrInvalid and does not reveal any part of a key.
 func Parse(text string) (*Keyring, error) {
 	r := &Keyring{}
 	for line := range strings.Lines(text) {
@@ -106,7 +106,7 @@ func (r *Keyring) add(key [KeyBytes]byte) error {
 func k256(master [KeyBytes]byte, purpose string) [KeyBytes]byte {
 	out, err := hkdf.Key(sha256.New, master[:], nil, "sheaf/"+purpose, KeyBytes)
 	if err != nil {
-		panic(err) // the length is fixed and admissible
+		panic(err) // the length is fixed and valid
 	}
 	return [KeyBytes]byte(out)
 }
@@ -118,10 +118,10 @@ func Generate() string {
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(key[:])
 }
 
-// Current names the key that seals. Names of keys are no secret.
+// Current returns the id of the key that seals. Key ids are not secret.
 func (r *Keyring) Current() string { return r.keys[0].id }
 
-// IDs names all keys, the current one first.
+// IDs returns the ids of all keys, the current one first.
 func (r *Keyring) IDs() []string {
 	ids := make([]string, len(r.keys))
 	for i, k := range r.keys {
@@ -130,20 +130,20 @@ func (r *Keyring) IDs() []string {
 	return ids
 }
 
-// Has reports whether a key of that name is in the ring.
+// Has reports whether a key with that id is in the ring.
 func (r *Keyring) Has(id string) bool {
 	return slices.ContainsFunc(r.keys, func(k masterKey) bool { return k.id == id })
 }
 
-// Key is a key for one purpose, such as "receipts", derived from the current
-// master key. id names the master key: keep it beside what the key made, and
-// ask KeyOf with it later.
+// Key returns a key for one purpose, such as "receipts", derived from the current
+// master key. id identifies the master key: store it with what the key produced,
+// and pass it to KeyOf later.
 func (r *Keyring) Key(purpose string) (key [KeyBytes]byte, id string) {
 	return k256(r.keys[0].bytes, "purpose/"+purpose), r.keys[0].id
 }
 
-// KeyOf is the key for a purpose derived from the master key of that name.
-// The error is ErrUnknownKey where the ring does not hold it.
+// KeyOf returns the key for a purpose derived from the master key with that id. The
+// error is ErrUnknownKey if the ring does not hold it.
 func (r *Keyring) KeyOf(purpose, id string) (key [KeyBytes]byte, err error) {
 	for _, k := range r.keys {
 		if k.id == id {
@@ -153,9 +153,9 @@ func (r *Keyring) KeyOf(purpose, id string) (key [KeyBytes]byte, err error) {
 	return key, fmt.Errorf("%w (%s)", ErrUnknownKey, id)
 }
 
-// Seal encrypts a secret with the current key (AES-256-GCM). context says
-// where it stands, such as "webhook/ID": a sealed text that is moved to another
-// place cannot be opened there. "" stays "": there is nothing to hide.
+// Seal encrypts a secret with the current key (AES-256-GCM). context identifies
+// where it is stored, such as "webhook/ID": a sealed text moved to another place
+// cannot be opened there. "" stays "": there is nothing to hide.
 func (r *Keyring) Seal(plain, context string) string {
 	if plain == "" {
 		return ""
@@ -164,9 +164,9 @@ func (r *Keyring) Seal(plain, context string) string {
 	return prefix + k.id + ":" + base64.RawStdEncoding.EncodeToString(k.aead.Seal(nil, nil, []byte(plain), []byte(context)))
 }
 
-// Open is what Seal hid under the same context. A text that is not sealed is
-// returned as it is: it was written before there were keys. The error is
-// ErrUnknownKey, or says that the text was altered.
+// Open decrypts the result of Seal under the same context. A text that is not
+// sealed is returned unchanged: it was written before there were keys. The error is
+// ErrUnknownKey, or states that the text was altered.
 func (r *Keyring) Open(text, context string) (string, error) {
 	id, ok := KeyID(text)
 	if !ok {
@@ -188,7 +188,7 @@ func (r *Keyring) Open(text, context string) (string, error) {
 	return "", fmt.Errorf("%w (%s)", ErrUnknownKey, id)
 }
 
-// KeyID names the key that sealed a text; ok is false for one that is not
+// KeyID returns the id of the key that sealed a text; ok is false if it is not
 // sealed.
 func KeyID(text string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(text, prefix)
@@ -199,15 +199,15 @@ func KeyID(text string) (id string, ok bool) {
 	return id, ok && len(id) == 2*idBytes
 }
 
-// Stale reports whether a text should be sealed again: it is plain, or another
-// key than the current one sealed it.
+// Stale reports whether a text should be sealed again: it is plain, or sealed with
+// a key other than the current one.
 func (r *Keyring) Stale(text string) bool {
 	id, sealed := KeyID(text)
 	return text != "" && (!sealed || id != r.Current())
 }
 
-// Load reads a key file. The error is fs.ErrNotExist where there is none, and
-// sheaf.ErrInvalid where it is not one.
+// Load reads a key file. The error is fs.ErrNotExist if it does not exist, and
+// sheaf.ErrInvalid if it is not a key file.
 func Load(path string) (*Keyring, error) {
 	text, err := read(path)
 	if err != nil {
@@ -238,8 +238,8 @@ const header = `# The keys of this installation: the first seals secrets in the 
 # a new key first.
 `
 
-// Create makes a key file (0600) with one new key. One that appeared meanwhile
-// is left alone and read.
+// Create creates a key file (0600) with one new key. If one appeared meanwhile, it
+// is kept and read.
 func Create(path string) (*Keyring, error) {
 	temp, err := write(path, header+Generate()+"\n")
 	if err != nil {
@@ -247,7 +247,7 @@ func Create(path string) (*Keyring, error) {
 	}
 	defer os.Remove(temp)
 	if err := os.Link(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		// A file system without links: who creates it first wins as well.
+		// A file system without links: again the first to create it wins.
 		if err := copyNew(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("creating the key file: %w", err)
 		}
@@ -258,8 +258,8 @@ func Create(path string) (*Keyring, error) {
 	return Load(path)
 }
 
-// Prepend puts a new key first in a key file; the others stay, to open what
-// they sealed. A crash leaves the old file or the new one.
+// Prepend adds a new key at the front of a key file; the others stay, to open what
+// they sealed. After a crash there is either the old file or the new one.
 func Prepend(path string) (*Keyring, error) {
 	text, err := read(path)
 	if err != nil {
@@ -291,7 +291,7 @@ func Prepend(path string) (*Keyring, error) {
 	return Load(path)
 }
 
-// write makes a durable temporary file beside path; os.CreateTemp makes it 0600.
+// write creates a durable temporary file next to path; os.CreateTemp makes it 0600.
 func write(path, text string) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".secrets-*")
 	if err != nil {
@@ -331,6 +331,6 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	_ = d.Sync() // some file systems cannot, and lose nothing that is still in use
+	_ = d.Sync() // some file systems cannot, and lose nothing still in use
 	return nil
 }
