@@ -1,5 +1,5 @@
-// Package receipt signs the receipts of deletions and verifies them later,
-// with a key that is derived from those of the installation.
+// Package receipt signs deletion receipts and verifies them later, with a key
+// derived from those of the installation.
 package receipt
 
 import (
@@ -17,23 +17,23 @@ import (
 	"sheaf/taskstore"
 )
 
-// Algorithm is how receipts are signed.
+// Algorithm is the signature algorithm of receipts.
 const Algorithm = "HMAC-SHA256"
 
 // purpose names the key among those derived from the ring.
 const purpose = "receipts"
 
-// MaxBytes bounds a receipt that is verified.
+// MaxBytes limits the size of a receipt to verify.
 const MaxBytes = 4 << 20
 
 // Signer signs and verifies. It is safe for concurrent use.
 type Signer struct{ ring *secrets.Keyring }
 
-// New makes a Signer. The current key of the ring signs; receipts signed with
-// older ones stay valid while the ring holds those.
+// New returns a Signer. The current key of the ring signs; receipts signed with
+// older keys stay valid while the ring holds those.
 func New(ring *secrets.Keyring) *Signer { return &Signer{ring} }
 
-// Sign sets the receipt's signature, over all of it but the signature.
+// Sign sets the receipt's signature, over everything but the signature.
 func (s *Signer) Sign(r *taskstore.Receipt) error {
 	r.Signature = nil
 	raw, err := json.Marshal(r)
@@ -49,10 +49,10 @@ func (s *Signer) Sign(r *taskstore.Receipt) error {
 	return nil
 }
 
-// Verify checks the signature of a receipt as JSON, however that is laid out.
-// The error says why it does not hold: sheaf.ErrInvalid when it is no signed
-// receipt or was changed, secrets.ErrUnknownKey when another installation
-// signed it or the key is gone.
+// Verify checks the signature of a receipt as JSON, however it is formatted. The
+// error explains why it is not valid: sheaf.ErrInvalid if it is not a signed
+// receipt or was changed, secrets.ErrUnknownKey if another installation signed it
+// or the key is gone.
 func (s *Signer) Verify(raw []byte) (*taskstore.Receipt, error) {
 	var r taskstore.Receipt
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -82,14 +82,13 @@ func (s *Signer) Verify(raw []byte) (*taskstore.Receipt, error) {
 
 func mac(key, text []byte) string {
 	h := hmac.New(sha256.New, key)
-	h.Write(text) // a hash takes everything
+	h.Write(text) // a hash never fails
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// canonical is what is signed: the receipt without its signature, as JSON with
-// the members of objects in order and no white space, whatever fields later
-// versions add. A member that is given twice is refused: readers differ on
-// which of them counts.
+// canonical returns the signed form: the receipt without its signature, as JSON
+// with sorted object members and no white space, whatever fields later versions
+// add. Duplicate members are rejected: readers differ on which one counts.
 func canonical(raw []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -108,7 +107,7 @@ func canonical(raw []byte) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// maxDepth bounds the nesting of a receipt's JSON.
+// maxDepth limits the nesting of a receipt's JSON.
 const maxDepth = 16
 
 func value(dec *json.Decoder, depth int) (any, error) {
@@ -127,7 +126,7 @@ func value(dec *json.Decoder, depth int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			name, _ := k.(string) // the decoder takes no other
+			name, _ := k.(string) // the decoder returns no other type
 			if _, twice := m[name]; twice {
 				return nil, fmt.Errorf("%q is given twice", name)
 			}
