@@ -1,5 +1,5 @@
-// Package pgdsn reads the address of a PostgreSQL. The store and the notifier of the
-// SQL queue, which keep connections of their own, read it alike.
+// Package pgdsn parses PostgreSQL addresses. The store and the notifier of the SQL
+// queue, which have separate connections, parse them the same way.
 package pgdsn
 
 import (
@@ -12,19 +12,19 @@ import (
 	"sheaf"
 )
 
-// Parse reads a URL or key=value list. With roots the connection is encrypted
-// and the server's certificate checked against them, name and all, as with
-// sslmode=verify-full; nil leaves that to the address. The error is ErrInvalid
-// and shows no password.
+// Parse reads a URL or key=value list. With roots the connection is encrypted and
+// the server's certificate and name are verified against them, as with
+// sslmode=verify-full; nil leaves that to the address. The error is ErrInvalid and
+// shows no password.
 func Parse(dsn string, roots *x509.CertPool) (*pgx.ConnConfig, error) {
-	conn, err := pgx.ParseConfig(dsn) // which hides the password in what it says
+	conn, err := pgx.ParseConfig(dsn) // its errors hide the password
 	if err != nil {
 		return nil, fmt.Errorf("%w: postgres DSN: %v", sheaf.ErrInvalid, err)
 	}
 	if roots == nil {
 		return conn, nil
 	}
-	said := conn.TLSConfig // which holds what sslcert and sslkey name
+	said := conn.TLSConfig // contains what sslcert and sslkey name
 	for _, f := range conn.Fallbacks {
 		if said == nil {
 			said = f.TLSConfig
@@ -37,8 +37,8 @@ func Parse(dsn string, roots *x509.CertPool) (*pgx.ConnConfig, error) {
 		return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: host, Certificates: said.Certificates}
 	}
 	conn.TLSConfig = trust(conn.Host)
-	// What is left are the other hosts, each once: with sslmode=prefer a host is
-	// among them with and without encryption.
+	// The remaining ones are the other hosts, each once: with sslmode=prefer a host
+	// is listed with and without encryption.
 	type place struct {
 		host string
 		port uint16
