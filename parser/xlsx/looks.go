@@ -20,8 +20,8 @@ import (
 // In a workbook of moderate size, excelize formats the numbers whose format does
 // more than round: currencies, thousands, fractions, phone numbers. Plain numbers,
 // dates, booleans and percentages are formatted by the streaming reader, so that
-// they read the same in a workbook of any size. Beyond these sizes it formats
-// everything: measured, excelize takes 3 to 19 times its CPU. For the same reason
+// they read the same in a workbook of any size. Beyond these sizes that reader
+// works alone: measured, excelize takes 3 to 19 times its CPU. For the same reason
 // the library does not get the workbook, but one sheet of the numbers to be
 // formatted, each number and format once, with those formats as its only styles.
 const (
