@@ -25,17 +25,17 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// What the tasks of a measured fleet take, which only sleep: so four executors
-// fit on two cores, and what is compared is the model of feed, queue and slots.
+// Durations of the tasks in a measured fleet, which only sleep: so four executors
+// fit on two cores, and the comparison is with the model of feed, queue and slots.
 const (
 	capacitySlots = 6
-	capacityTask  = 200 * time.Millisecond // a plan, an end, and a range beside its wait
+	capacityTask  = 200 * time.Millisecond // a plan, an end, and a range excluding its wait
 	capacityWait  = 50 * time.Millisecond  // of a range
 	capacityWarm  = 5 * time.Second
-	capacityRun   = 20 * time.Second // with the warm-up
+	capacityRun   = 20 * time.Second // including the warm-up
 )
 
-// capacityModel is what `sheaf plan` is told of such a fleet.
+// capacityModel returns the input of `sheaf plan` for such a fleet.
 func capacityModel(executors, tenants int, latency float64, uploads []capacity.Upload) (capacity.Config, error) {
 	c := capacity.Defaults()
 	c.Executors, c.Slots, c.Cores, c.Tenants, c.Database = executors, capacitySlots, capacitySlots, tenants, 2
@@ -52,9 +52,9 @@ func capacityModel(executors, tenants int, latency float64, uploads []capacity.U
 	return c, c.Times.Read(text)
 }
 
-// capacity compares what the model says of fleets with what such fleets do, on
-// MariaDB and Redis: 1, 2 and 4 executors with a backlog of 1, 100 and 10,000
-// tenants, and one that keeps up.
+// capacity compares the model's predictions with real fleets on MariaDB and Redis:
+// 1, 2 and 4 executors with a backlog of 1, 100 and 10,000 tenants, and one that
+// keeps up.
 func (b *bench) capacity(ctx context.Context) error {
 	waits, err := b.claimWaits(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *bench) capacity(ctx context.Context) error {
 	return b.capacityWaits(ctx, latency)
 }
 
-// capacityOf is capacity of fleets with a backlog of so many tenants.
+// capacityOf is capacity for fleets with a backlog of that many tenants.
 func (b *bench) capacityOf(ctx context.Context, tenants int, latency float64) error {
 	uploads := capacityBacklog(tenants)
 	p, err := b.capacityFleet(ctx, tenants, uploads)
@@ -80,7 +80,7 @@ func (b *bench) capacityOf(ctx context.Context, tenants int, latency float64) er
 		return err
 	}
 	defer p.close()
-	for _, executors := range []int{4, 2, 1} { // of one backlog, which outlasts them
+	for _, executors := range []int{4, 2, 1} { // sharing one backlog, which outlasts them
 		seen, err := p.seen(ctx, executors, nil)
 		if err != nil {
 			return err
@@ -93,15 +93,15 @@ func (b *bench) capacityOf(ctx context.Context, tenants int, latency float64) er
 		if err != nil {
 			return err
 		}
-		if executors == 4 { // the first, which finds nothing fed
+		if executors == 4 { // the first, before anything is fed
 			b.tell(fmt.Sprintf("capacity.fleet.feed.%d", tenants), ms(seen.feed), "ms", fmt.Sprintf("the longest look of the keeper at %d documents of %d tenants; predicted %.0f", len(uploads), tenants, 1e3*r.Feed))
 		}
 		name := fmt.Sprintf("capacity.fleet.%d.%d", executors, tenants)
 		b.between(name+".tasks", r.Tasks/seen.tasks, fmt.Sprintf("tasks/s of %d executors and %d tenants: predicted %.1f, measured %.1f; load %s", executors, tenants, r.Tasks, seen.tasks, load()))
 		if seen.documents == 0 {
-			continue // all begin at first, and none ends in the time
+			continue // all begin at first, and none ends in time
 		}
-		// These are few, and end in bursts where tenants go in step.
+		// These are few, and end in bursts if tenants run in step.
 		b.tell(name+".documents", r.Docs/seen.documents, "predicted ÷ measured", fmt.Sprintf("documents/s: predicted %.2f, measured %.2f", r.Docs, seen.documents))
 	}
 	if tenants == 100 {
@@ -110,13 +110,13 @@ func (b *bench) capacityOf(ctx context.Context, tenants int, latency float64) er
 	return nil
 }
 
-// between adds the ratio of what was predicted to what was measured.
+// between adds the ratio of predicted to measured.
 func (b *bench) between(name string, ratio float64, note string) {
 	holds := ratio >= .8 && ratio <= 1.2
 	b.rows = append(b.rows, row{Name: name, Value: ratio, Unit: "predicted ÷ measured", Bound: ".8 to 1.2", Holds: &holds, Note: note})
 }
 
-// capacityBacklog is more documents than four executors end in the time.
+// capacityBacklog has more documents than four executors finish in the time.
 func capacityBacklog(tenants int) (uploads []capacity.Upload) {
 	random := rand.New(rand.NewPCG(1, uint64(tenants)))
 	for i := range max(tenants, 2500) {
@@ -125,7 +125,7 @@ func capacityBacklog(tenants int) (uploads []capacity.Upload) {
 	return uploads
 }
 
-// capacityFleet is the parts of a fleet with documents that wait.
+// capacityFleet returns the parts of a fleet with waiting documents.
 func (b *bench) capacityFleet(ctx context.Context, tenants int, uploads []capacity.Upload) (*bare, error) {
 	p, err := b.bareFleet(ctx)
 	if err != nil {
@@ -158,13 +158,13 @@ func capacityTenant(i int) string { return fmt.Sprintf("t%05d", i) }
 
 // capacitySeen is what a fleet did between the warm-up and the end.
 type capacitySeen struct {
-	tasks, documents float64 // a second
+	tasks, documents float64 // per second
 	claimed, found   []time.Duration
-	feed             time.Duration // the longest look of the keeper for what is to be fed
+	feed             time.Duration // the keeper's longest query for what to feed
 }
 
-// seen runs executors and a keeper for a while. Documents that arrive meanwhile
-// are uploaded in their time.
+// seen runs executors and a keeper for a while. Documents in arrive are uploaded at
+// their times.
 func (p *bare) seen(ctx context.Context, executors int, arrive []capacity.Upload) (out capacitySeen, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -225,7 +225,7 @@ func (p *bare) seen(ctx context.Context, executors int, arrive []capacity.Upload
 	defer all.Wait()
 	defer stop()
 	for range executors {
-		// As in a process of its own, with connections and a queue of its own.
+		// As in a separate process, with its own connections and queue.
 		store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "mysql", DSN: p.dsn, MaxOpenConns: 8})
 		if err != nil {
 			return out, err
@@ -287,7 +287,7 @@ func (p *bare) seen(ctx context.Context, executors int, arrive []capacity.Upload
 	return out, nil
 }
 
-// uploaded makes a document and returns its job.
+// uploaded creates a document and returns its job.
 func (p *bare) uploaded(ctx context.Context, tenant string, n int) (job string, err error) {
 	id, job := sheaf.NewID(), sheaf.NewID()
 	_, err = p.store.CreateDocuments(ctx, sheaf.Job{ID: job, TenantID: tenant, DatasetID: "ds-" + tenant, Kind: sheaf.JobIngest}, []taskstore.NewDocument{{
@@ -297,8 +297,8 @@ func (p *bare) uploaded(ctx context.Context, tenant string, n int) (job string, 
 	return job, err
 }
 
-// capacityWaits compares how long documents take that arrive by chance at two
-// executors which are busy for two thirds of their time.
+// capacityWaits compares how long randomly arriving documents take on two executors
+// that are busy two thirds of the time.
 func (b *bench) capacityWaits(ctx context.Context, latency float64) error {
 	const executors, tenants, seconds = 2, 100, 40
 	random := rand.New(rand.NewPCG(2, 2))
@@ -307,7 +307,7 @@ func (b *bench) capacityWaits(ctx context.Context, latency float64) error {
 	rate := .65 * executors * capacitySlots / each
 	var uploads []capacity.Upload
 	for at := random.ExpFloat64() / rate; at < seconds; at += random.ExpFloat64() / rate {
-		// Three in four are of few tenants.
+		// Three in four belong to few tenants.
 		tenant := int(float64(tenants) * math.Pow(random.Float64(), 4))
 		uploads = append(uploads, capacity.Upload{Tenant: tenant, Pages: 12 * (1 + random.IntN(4)), At: at})
 	}
@@ -335,7 +335,8 @@ func (b *bench) capacityWaits(ctx context.Context, latency float64) error {
 	return nil
 }
 
-// rowSizes tells what a row takes on MariaDB, with its part of the indexes.
+// rowSizes reports the size of a row on MariaDB, including its share of the
+// indexes.
 func (b *bench) rowSizes(ctx context.Context, p *bare) error {
 	db, err := sql.Open("mysql", p.dsn)
 	if err != nil {
@@ -365,9 +366,9 @@ func (b *bench) rowSizes(ctx context.Context, p *bare) error {
 	return nil
 }
 
-// capacityDocuments measures what a document costs each part of a fleet beside its
-// pages, from some of one page and one of many, without what the parts take when
-// nothing is to be done; and what becomes of a page of realistic documents.
+// capacityDocuments measures the cost of a document in each part of a fleet beyond
+// its pages, from documents of one page and of many, minus the idle cost; and the
+// cost of a page of realistic documents.
 func (b *bench) capacityDocuments(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("capacity.document, capacity.page", "no corpus")
@@ -395,7 +396,7 @@ func (b *bench) capacityDocuments(ctx context.Context) error {
 		return err
 	}
 	for _, f := range set {
-		if f.pages < realisticPages { // else it may be longer than what is read of it
+		if f.pages < realisticPages { // otherwise it may be longer than what is read of it
 			real = append(real, onDisk(f.path))
 		}
 	}
@@ -466,7 +467,7 @@ func (b *bench) capacityDocuments(ctx context.Context) error {
 		}
 		note := fmt.Sprintf("beside its pages, from %.0f of one page and one of %.0f; load %s; ", rounds[2].documents, rounds[1].pages, load())
 		for _, name := range []string{"executor", "serve", "keeper", "mysql", "minio", "redis"} {
-			idle := rounds[0].costs[name] / took[0] // in a second
+			idle := rounds[0].costs[name] / took[0] // per second
 			many, one := rounds[1].costs[name]-idle*took[1], rounds[2].costs[name]-idle*took[2]
 			page := (many - one/rounds[2].documents) / (rounds[1].pages - 1)
 			b.tell("capacity.document."+name, one/rounds[2].documents-page, "CPU-ms/document", fmt.Sprintf("%sa second without work %.1f", note, idle))

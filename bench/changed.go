@@ -16,8 +16,8 @@ import (
 	"sheaf/parser/child"
 )
 
-// manual writes a file of some pages of the largest manual of the corpus, its
-// bookmarks left out or replaced by one every twelve pages.
+// manual writes a file of some pages of the largest manual of the corpus, with its
+// bookmarks removed or replaced by one every twelve pages.
 func (b *bench) manual(name string, bookmarks bool, pages ...string) (path string, err error) {
 	path = filepath.Join(b.tmp, name)
 	if err := api.CollectFile(filepath.Join(b.corpus, "pdf-large", "fullrefman.pdf"), path, pages, nil); err != nil {
@@ -38,8 +38,8 @@ func (b *bench) manual(name string, bookmarks bool, pages ...string) (path strin
 	return path, api.AddBookmarksFile(path, path, marks, true, nil)
 }
 
-// planShare compares what planning a manual without bookmarks takes with what
-// all of it does, upload to searchable.
+// planShare compares the time to plan a manual without bookmarks with the total,
+// from upload to searchable.
 func (b *bench) planShare(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("plan.share", "no corpus")
@@ -78,7 +78,7 @@ func (b *bench) planShare(ctx context.Context) error {
 	return nil
 }
 
-// planOnly is the CPU time that a warm child takes to plan a file.
+// planOnly returns the CPU time a warm child takes to plan a file.
 func (b *bench) planOnly(ctx context.Context, path string) (time.Duration, error) {
 	pool, err := b.parsers(1, b.pdf)
 	if err != nil {
@@ -97,7 +97,7 @@ func (b *bench) planOnly(ctx context.Context, path string) (time.Duration, error
 	return plan("measured")
 }
 
-// warm has the processes do once what they do once.
+// warm triggers the processes' one-time work.
 func (s *server) warm(ctx context.Context, corpus string) error {
 	job, err := s.upload(ctx, sheaf.ParseConfig{Pages: sheaf.Set([]sheaf.Range{{From: 1, To: 24}})}, onDisk(filepath.Join(corpus, "pdf-large", "octave.pdf")))
 	if err == nil {
@@ -106,11 +106,11 @@ func (s *server) warm(ctx context.Context, corpus string) error {
 	return err
 }
 
-// changedPages are the pages that change, one in each new version of a document.
+// changedPages are the pages that change, one per new version of a document.
 var changedPages = []int{250, 100, 400, 175, 325}
 
-// changedPage puts one page of 500 in another's place, or a small line on one page,
-// again and again, and compares what the new versions take with what the first did.
+// changedPage repeatedly replaces one page of 500 by another, or a short line on
+// one page, and compares the time of the new versions with that of the first.
 func (b *bench) changedPage(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("changed.page", "no corpus")
@@ -161,13 +161,13 @@ func (b *bench) changedPage(ctx context.Context) error {
 	return nil
 }
 
-// changedRounds are the services of which the median is taken. A new version takes
-// a tenth of a second, and a collection of garbage a tenth of that: which version
-// it falls into would be chance, so that there are several.
+// changedRounds is the number of services whose median is taken. A new version
+// takes a tenth of a second, and a garbage collection a tenth of that: which
+// version it falls into is chance, hence several.
 const changedRounds = 3
 
-// changed has a service of its own read a file and then its next versions, and
-// returns what the first took and the others in the mean, and the job of the last.
+// changed has a separate service read a file and then its next versions, and
+// returns the time of the first, the mean of the others, and the job of the last.
 func (b *bench) changed(ctx context.Context, first string, next []string) (whole, again time.Duration, job *sheaf.Job, err error) {
 	err = b.served(ctx, "changed", func(s *server) error {
 		if err := s.warm(ctx, b.corpus); err != nil {

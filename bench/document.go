@@ -11,10 +11,10 @@ import (
 	"sheaf"
 )
 
-// fleetDocument measures how long a document of one page takes from its upload
-// until it is searchable, while nothing else happens: what an idle fleet makes a
-// person wait, and beside it what the embedded default does. Nearly all of it
-// is how soon one process learns what another has done.
+// fleetDocument measures the time from upload to searchable of a one-page document
+// on an otherwise idle fleet, that is, how long a person waits, and the same for
+// the embedded default. Nearly all of it is how soon one process learns what
+// another has done.
 func (b *bench) fleetDocument(ctx context.Context) error {
 	var own, fleet []time.Duration
 	if err := b.served(ctx, "document-own", func(s *server) (err error) {
@@ -34,8 +34,8 @@ func (b *bench) fleetDocument(ctx context.Context) error {
 	return nil
 }
 
-// oneByOne sends small documents, each when the one before is searchable, and
-// says how long each took.
+// oneByOne sends small documents, each once the previous one is searchable, and
+// returns how long each took.
 func (s *server) oneByOne(ctx context.Context) ([]time.Duration, error) {
 	const warm, rounds = 3, 20
 	var took []time.Duration
@@ -47,7 +47,7 @@ func (s *server) oneByOne(ctx context.Context) ([]time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Asked often, since a long poll looks up now and then only.
+		// Poll often, since a long poll checks only now and then.
 		for !job.State.Terminal() {
 			if time.Since(begun) > time.Minute {
 				return nil, fmt.Errorf("a document of one page is %s after a minute", job.State)

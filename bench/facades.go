@@ -20,23 +20,24 @@ import (
 )
 
 const (
-	// facadeRounds is how often each facade is measured beside /v1, in the order
-	// /v1, facade, facade, /v1: what drifts while a machine is busy elsewhere
-	// hits both. Fewer leave three hundredths to chance.
+	// facadeRounds is how often each facade is compared with /v1, in the order /v1,
+	// facade, facade, /v1: drift on a machine busy elsewhere affects both. With
+	// fewer rounds chance accounts for three hundredths.
 	facadeRounds = 8
-	// facadeEach is how many conversions stand between two looks at the CPU time,
-	// which is counted in hundredths of a second.
+	// facadeEach is how many conversions run between two readings of the CPU time,
+	// which has a resolution of a hundredth of a second.
 	facadeEach = 6
 	// searchesEach is the same for searches.
 	searchesEach = 60
-	// atOnce is how many conversions are asked for at once, and crowdRounds how often.
+	// atOnce is how many conversions are requested at once, and crowdRounds how
+	// often.
 	atOnce, crowdRounds = 100, 4
 	facadeBound         = 1.05
 	crowdBound          = 1.10
 )
 
-// beside is a conversion by the protocol of another program, and the same steps
-// of /v1.
+// beside is a conversion by another program's protocol, and the same steps with
+// /v1.
 type beside struct {
 	name       string
 	facade, v1 func(ctx context.Context, s *server, body []byte) error
@@ -50,7 +51,7 @@ var besides = []beside{
 	{"ragflow", convertRAGFlow, heldV1},
 }
 
-// facades measures what the protocols of other programs cost beside /v1.
+// facades measures the cost of other programs' protocols compared with /v1.
 func (b *bench) facades(ctx context.Context) error {
 	pdf, err := samples.FS.ReadFile("handbook.pdf")
 	if err != nil {
@@ -74,11 +75,12 @@ func (b *bench) facades(ctx context.Context) error {
 	})
 }
 
-// ratio is the CPU time of a facade by that of /v1, each over all rounds.
+// ratio returns the CPU time of a facade divided by that of /v1, each over all
+// rounds.
 func (s *server) ratio(ctx context.Context, each int, facade, v1 func() error) (float64, string, error) {
 	var of [2]time.Duration // of /v1, of the facade
 	var rounds []float64
-	for round := -1; round < facadeRounds; round++ { // the first warms up
+	for round := -1; round < facadeRounds; round++ { // the first one warms up
 		var now [2]time.Duration
 		for _, which := range []int{0, 1, 1, 0} {
 			cpu := cpuTime(s.pid())
@@ -102,7 +104,7 @@ func (s *server) ratio(ctx context.Context, each int, facade, v1 func() error) (
 	return of[1].Seconds() / of[0].Seconds(), note, nil
 }
 
-// raw sends a body and reads the answer, which says something.
+// raw sends a body and reads the answer, which must not be empty.
 func (s *server) raw(ctx context.Context, method, path string, header map[string]string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -135,12 +137,12 @@ func convertOpenWebUI(ctx context.Context, s *server, body []byte) error {
 	return err
 }
 
-// form is a multipart body with one file.
+// form returns a multipart body with one file.
 func form(part, name string, body []byte, fields map[string]string) (media string, out []byte) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for key, value := range fields {
-		_ = w.WriteField(key, value) // a buffer takes everything
+		_ = w.WriteField(key, value) // writing to a buffer never fails
 	}
 	if f, err := w.CreateFormFile(part, name); err == nil {
 		_, _ = f.Write(body)
@@ -155,7 +157,7 @@ func convertDocling(ctx context.Context, s *server, body []byte) error {
 	return err
 }
 
-// convertV1 is what a program of one's own does: upload, wait, read, delete.
+// convertV1 does what a native client does: upload, wait, read, delete.
 func convertV1(settings map[string]any) func(context.Context, *server, []byte) error {
 	return func(ctx context.Context, s *server, body []byte) error {
 		q := url.Values{"name": {"handbook.pdf"}, "lane": {"1"}}
@@ -179,7 +181,8 @@ type uploaded struct {
 	Documents []sheaf.Document
 }
 
-// readAndDelete waits for a job, reads the chunks of its first document and deletes all.
+// readAndDelete waits for a job, reads the chunks of its first document and deletes
+// everything.
 func (s *server) readAndDelete(ctx context.Context, job string, docs ...sheaf.Document) error {
 	ended, err := s.ended(ctx, job)
 	if err != nil {
@@ -251,7 +254,8 @@ func convertOpenAI(ctx context.Context, s *server, body []byte) error {
 	return s.call(ctx, http.MethodDelete, "/openai/v1/files/"+file.ID, nil, nil)
 }
 
-// pollPause is how long a client waits between two questions, as OpenAI's is told to.
+// pollPause is how long a client waits between two polls, as OpenAI's client is
+// told to.
 const pollPause = 250 * time.Millisecond
 
 func pause(ctx context.Context) error {
@@ -263,7 +267,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// copyV1 is the same by /v1: a document that is kept, and one made of its bytes.
+// copyV1 is the same with /v1: a held document, and one created from its bytes.
 func copyV1(ctx context.Context, s *server, body []byte) error {
 	var there sheaf.Dataset
 	if err := s.call(ctx, http.MethodGet, "/v1/datasets/store", nil, &there); err != nil {
@@ -283,7 +287,8 @@ func copyV1(ctx context.Context, s *server, body []byte) error {
 	return s.readAndDelete(ctx, sent.Job.ID, sent.Documents[0], *kept)
 }
 
-// polled returns when a document was read, and asks as often as other clients do.
+// polled returns once a document has been parsed, polling as often as other clients
+// do.
 func (s *server) polled(ctx context.Context, id string) error {
 	for {
 		var d sheaf.Document
@@ -302,7 +307,7 @@ func (s *server) polled(ctx context.Context, id string) error {
 	}
 }
 
-// hold uploads a document that nothing is done with.
+// hold uploads a document without processing it.
 func (s *server) hold(ctx context.Context, dataset string, body []byte) (*sheaf.Document, error) {
 	media, sent := form("file", "handbook.pdf", body, nil)
 	var held uploaded
@@ -356,7 +361,7 @@ func convertRAGFlow(ctx context.Context, s *server, body []byte) error {
 	return s.call(ctx, http.MethodDelete, at+"/documents", map[string]any{"ids": ids}, nil)
 }
 
-// heldV1 is the same by /v1.
+// heldV1 is the same with /v1.
 func heldV1(ctx context.Context, s *server, body []byte) error {
 	var there sheaf.Dataset
 	if err := s.call(ctx, http.MethodGet, "/v1/datasets/store", nil, &there); err != nil {
@@ -376,8 +381,8 @@ func heldV1(ctx context.Context, s *server, body []byte) error {
 	return s.readAndDelete(ctx, again.Job.ID, *held)
 }
 
-// facadeCrowds asks for many conversions at once, by /v1 and by the routes that programs
-// wait on, and compares when the last is answered.
+// facadeCrowds requests many conversions at once, with /v1 and with the blocking
+// routes of the facades, and compares when the last one is answered.
 func (b *bench) facadeCrowds(ctx context.Context) error {
 	pdf, err := samples.FS.ReadFile("handbook.pdf")
 	if err != nil {
@@ -415,7 +420,7 @@ func (b *bench) crowds(ctx context.Context, s *server, pdf []byte) error {
 			continue
 		}
 		var ratios, own, others []float64
-		if err := one.v1(ctx, s, pdf); err != nil { // parsers are there
+		if err := one.v1(ctx, s, pdf); err != nil { // starts the parsers
 			return err
 		}
 		for round := range crowdRounds {
@@ -442,7 +447,7 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// facadeSearch asks a collection of 100,000 chunks by Dify's route and by /v1.
+// facadeSearch queries a collection of 100,000 chunks by Dify's route and by /v1.
 func (b *bench) facadeSearch(ctx context.Context) error {
 	data := filepath.Join(b.tmp, "facades-search")
 	queries, err := fill(ctx, data)

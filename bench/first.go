@@ -13,8 +13,8 @@ import (
 	"sheaf"
 )
 
-// mixture is how many documents of each format are sent at once: what a team's
-// folder holds, three manuals of thousands of pages among it. The formats need no
+// mixture is how many documents of each format are sent at once: a typical team
+// folder, including three manuals of thousands of pages. The formats need no
 // optional program.
 var mixture = []struct {
 	dir   string
@@ -22,8 +22,8 @@ var mixture = []struct {
 }{{"pdf-large", 3}, {"pdf", 52}, {"docx", 20}, {"xlsx", 8}, {"pptx", 5}, {"html", 5}, {"md", 5}, {"txt", 2}}
 
 // firstSearchable sends 100 mixed documents in one request and measures when the
-// first of them and when half of them can be searched: served by time alone,
-// all are only when nearly all work is done.
+// first and when half of them are searchable: served purely by time, they would all
+// become searchable only when nearly all work is done.
 func (b *bench) firstSearchable(ctx context.Context) error {
 	return b.served(ctx, "first", func(s *server) error { return b.depthFirst(ctx, s, "first.searchable") })
 }
@@ -42,7 +42,7 @@ func (b *bench) depthFirst(ctx context.Context, s *server, name string) error {
 	if err != nil {
 		return err
 	}
-	// A first document pays for what the processes do once.
+	// A first document absorbs the processes' one-time work.
 	warm, err := s.upload(ctx, sheaf.ParseConfig{}, onDisk(filepath.Join(b.corpus, "README.md")))
 	if err == nil {
 		_, err = s.ended(ctx, warm.ID)
@@ -64,7 +64,7 @@ func (b *bench) depthFirst(ctx context.Context, s *server, name string) error {
 	if err := s.call(ctx, "GET", "/v1/jobs/"+job.ID+"/documents?limit=1000", nil, &list); err != nil {
 		return err
 	}
-	var at []time.Duration // since the job was queued, of documents that can be searched
+	var at []time.Duration // since the job was queued, per searchable document
 	var whole time.Duration
 	for _, d := range list.Items {
 		took := d.FinishedAt.Sub(begun)
@@ -85,8 +85,8 @@ func (b *bench) depthFirst(ctx context.Context, s *server, name string) error {
 	return nil
 }
 
-// mixed picks the documents: of each format files that are evenly spaced in the
-// order of their names, all in one order that is the same each time.
+// mixed picks the documents: evenly spaced files of each format by name, all in one
+// deterministic order.
 func (b *bench) mixed() ([]file, error) {
 	var out []file
 	for _, m := range mixture {

@@ -26,11 +26,11 @@ import (
 
 const servicesScript = "scripts/services.sh"
 
-// engine starts servers that a fleet stands on, as far as they do not run yet,
-// and answers the variables that the script prints. They are this run's alone:
-// what else uses them, and how they are set, would be measured too. MariaDB
-// flushes each commit and Elasticsearch compiles as it does by itself, as they
-// must where the data counts.
+// engine starts the servers a fleet depends on, unless already running, and returns
+// the variables printed by the script. They belong to this run alone: other users
+// and settings of a shared server would be measured too. MariaDB flushes each
+// commit and Elasticsearch compiles with its defaults, as they must where the data
+// matters.
 func (b *bench) engine(ctx context.Context, names ...string) (map[string]string, error) {
 	if b.engines == "" {
 		dir, err := os.MkdirTemp("", "sheaf-bench-engines-")
@@ -38,7 +38,7 @@ func (b *bench) engine(ctx context.Context, names ...string) (map[string]string,
 			return nil, err
 		}
 		b.engines = dir
-		if err := os.Chmod(dir, 0o755); err != nil { // as root the servers run as a user of their own
+		if err := os.Chmod(dir, 0o755); err != nil { // as root the servers run as their own user
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func (b *bench) engine(ctx context.Context, names ...string) (map[string]string,
 	return vars, nil
 }
 
-// stopEngines ends what engine has started and removes its data.
+// stopEngines stops what engine has started and removes its data.
 func (b *bench) stopEngines() {
 	if b.engines == "" {
 		return
@@ -73,8 +73,8 @@ func (b *bench) stopEngines() {
 	_ = os.RemoveAll(b.engines)
 }
 
-// newDatabase makes an empty database and answers its DSN and its name, which
-// nothing else in this run has.
+// newDatabase creates an empty database and returns its DSN and its name, unique in
+// this run.
 func newDatabase(ctx context.Context, vars map[string]string) (dsn, name string, err error) {
 	cfg, err := mysqldriver.ParseDSN(vars["SHEAF_TEST_MYSQL_DSN"])
 	if err != nil {
@@ -93,7 +93,7 @@ func newDatabase(ctx context.Context, vars map[string]string) (dsn, name string,
 	return cfg.FormatDSN(), name, nil
 }
 
-// bareFleet is the parts of a fleet: a database and a Redis prefix of their own.
+// bareFleet returns the parts of a fleet: its own database and Redis prefix.
 func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
 	vars, err := b.engine(ctx, "mysql", "redis")
 	if err != nil {
@@ -119,8 +119,8 @@ func (b *bench) bareFleet(ctx context.Context) (*bare, error) {
 	return &bare{store: store, queue: q, feeds: true, workers: 16, dsn: dsn, redis: redis}, nil
 }
 
-// fleetCycles measures claims and completions of tasks that do nothing, on
-// MySQL and Redis, and what of the machine they take; then their whole way.
+// fleetCycles measures claims and completions of no-op tasks on MySQL and Redis,
+// and their machine cost; then their whole path.
 func (b *bench) fleetCycles(ctx context.Context) error {
 	of := func(work func(p *bare) (spent, error)) (s spent, cpu float64, shares string, err error) {
 		p, err := b.bareFleet(ctx)
@@ -159,9 +159,9 @@ func (b *bench) fleetCycles(ctx context.Context) error {
 	return nil
 }
 
-// textbook claims and ends tasks with the plain statements of a queue in a
-// table: no Redis, no batches, and nothing that notices what goes wrong. It is
-// what the machine and its MySQL can do for a queue that is written in a day.
+// textbook claims and completes tasks with the plain statements of a queue in a
+// table: no Redis, no batches, no fault detection. It is what the machine and its
+// MySQL can do for a queue written in a day.
 func (p *bare) textbook(ctx context.Context, n int) (spent, error) {
 	if err := p.tenant(ctx, "t", 1, 1000); err != nil {
 		return spent{}, err
@@ -223,17 +223,17 @@ func (p *bare) textbook(ctx context.Context, n int) (spent, error) {
 	return count(), err
 }
 
-// enginePID is the process of an engine that runs.
+// enginePID returns the process id of a running engine.
 func (b *bench) enginePID(name string) (pid int) {
 	text, err := os.ReadFile(filepath.Join(b.engines, name, "pid"))
 	if err == nil {
-		_, _ = fmt.Sscan(string(text), &pid) // 0, of which no time is known, if there is none
+		_, _ = fmt.Sscan(string(text), &pid) // 0, which has no CPU time, if there is none
 	}
 	return pid
 }
 
-// queueLatency measures how long a hint takes from its publication to the won
-// claim while nothing else happens.
+// queueLatency measures the time from a hint's publication to the won claim on an
+// otherwise idle fleet.
 func (b *bench) queueLatency(ctx context.Context) error {
 	waits, err := b.claimWaits(ctx)
 	if err != nil {
@@ -245,7 +245,7 @@ func (b *bench) queueLatency(ctx context.Context) error {
 	return nil
 }
 
-// claimWaits are the times from publication to won claim of tasks that come one
+// claimWaits returns the times from publication to won claim of tasks that come one
 // by one.
 func (b *bench) claimWaits(ctx context.Context) (waits []time.Duration, err error) {
 	p, err := b.bareFleet(ctx)
@@ -268,7 +268,7 @@ func (b *bench) claimWaits(ctx context.Context) (waits []time.Duration, err erro
 	p.parse = func(context.Context, *sheaf.Task) { claimed <- time.Now() }
 	defer p.run(ctx, false)()
 	for _, h := range slice.Hints {
-		time.Sleep(15 * time.Millisecond) // the executor is idle again and listens
+		time.Sleep(15 * time.Millisecond) // the executor is idle and listening again
 		begun := time.Now()
 		if n, err := p.queue.Publish(ctx, h.TenantID, h.Lane, []sheaf.Hint{h}); err != nil || n != 1 {
 			return nil, fmt.Errorf("publishing: %d taken in, %w", n, err)
@@ -286,9 +286,9 @@ func (b *bench) claimWaits(ctx context.Context) (waits []time.Duration, err erro
 }
 
 // fleetPages sends the documents of endToEnd through a fleet and through the
-// embedded default, by turns, and compares the pages that each makes searchable
-// in a second. The fleet is three processes and four engines on the machine
-// that the default has for itself.
+// embedded default, alternating, and compares the pages per second that each makes
+// searchable. The fleet is three processes and four engines on the same machine
+// that the default has to itself.
 func (b *bench) fleetPages(ctx context.Context) error {
 	set, err := b.wholeSet(ctx)
 	if err != nil {
@@ -344,7 +344,7 @@ func (b *bench) fleetPages(ctx context.Context) error {
 	return nil
 }
 
-// engineBounds are the CPU-ms that a page may take of each part of a fleet.
+// engineBounds are the maximum CPU-ms per page of each part of a fleet.
 var engineBounds = []struct {
 	row   string
 	parts []string
@@ -357,7 +357,7 @@ var engineBounds = []struct {
 	{"serve.keeper", []string{"serve", "keeper"}, 0.15},
 }
 
-// fleetEngines measures what a page of the realistic documents takes of each part
+// fleetEngines measures the cost of a page of the realistic documents in each part
 // of a fleet that has been up for a while.
 func (b *bench) fleetEngines(ctx context.Context) error {
 	set, err := b.wholeSet(ctx)
@@ -401,14 +401,14 @@ func (b *bench) fleetEngines(ctx context.Context) error {
 	return nil
 }
 
-// servedByFleet runs f against a fresh fleet of one process a role and discards
-// it. f is told the processes of all roles and engines; settings are more of
-// their environment.
+// servedByFleet runs f against a fresh fleet with one process per role and discards
+// it. f receives the processes of all roles and engines; settings extend their
+// environment.
 func (b *bench) servedByFleet(ctx context.Context, name string, f func(s *server, parts map[string]int) error, settings ...string) error {
 	return b.servedByExecutors(ctx, name, 1, f, settings...)
 }
 
-// servedByExecutors is servedByFleet with so many executors, of which parts names
+// servedByExecutors is servedByFleet with several executors, of which parts names
 // the last.
 func (b *bench) servedByExecutors(ctx context.Context, name string, executors int, f func(s *server, parts map[string]int) error, settings ...string) (err error) {
 	vars, err := b.engine(ctx, "mysql", "redis", "minio", "es")
@@ -445,7 +445,7 @@ func (b *bench) servedByExecutors(ctx context.Context, name string, executors in
 		}
 		all, parts[role] = append(all, s), s.pid()
 		if role == "serve" {
-			if err := s.listening(ctx); err != nil { // the schema is there for the others
+			if err := s.listening(ctx); err != nil { // the schema exists for the others
 				return err
 			}
 		}
@@ -457,7 +457,7 @@ func (b *bench) servedByExecutors(ctx context.Context, name string, executors in
 	return f(all[0], parts)
 }
 
-// atWork waits until so many executors of the fleet have shown themselves.
+// atWork waits until that many executors of the fleet have registered.
 func (s *server) atWork(ctx context.Context, executors int) error {
 	deadline := time.After(time.Minute)
 	for {

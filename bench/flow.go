@@ -34,12 +34,12 @@ import (
 	"sheaf/taskstore"
 )
 
-// flowPages is how many pages the documents of these measures have; each range
-// has four.
+// flowPages is the number of pages of the documents in these measurements; each
+// range has four.
 const flowPages = 40
 
-// scripted plans and parses documents that are no files, so that nothing but the
-// tasks of a flow is measured.
+// scripted plans and parses documents that are not files, so that only the tasks of
+// a flow are measured.
 type scripted struct{}
 
 func (scripted) Plan(context.Context, child.Source) (*parser.Plan, string, func(), error) {
@@ -69,10 +69,10 @@ func (scripted) FetchBlocks(context.Context, string, string, int64) (string, blo
 	return os.DevNull, nil, func() {}, nil
 }
 
-// flowNodes measures what the tasks of nodes cost: documents go through one flow
-// in the mode whole and in the mode nodes.
+// flowNodes measures the cost of node tasks: documents go through one flow in mode
+// whole and in mode nodes.
 func (b *bench) flowNodes(ctx context.Context) error {
-	const documents, nodes = 20, 4 // cut and three filters have tasks of their own in the mode nodes
+	const documents, nodes = 20, 4 // cut and three filters have separate tasks in mode nodes
 	spent := map[flow.Mode]time.Duration{}
 	walls := map[flow.Mode]time.Duration{}
 	for _, mode := range []flow.Mode{flow.ModeWhole, flow.ModeNodes} {
@@ -170,8 +170,8 @@ func (b *bench) flowRun(ctx context.Context, mode flow.Mode, documents int) (wal
 	return wall, cpu, err
 }
 
-// flowFanOut measures a graph of 100 nodes that are read by 100 others each: the
-// statements must follow the nodes, not the 10,000 edges.
+// flowFanOut measures a graph of 100 nodes read by 100 others each: the statements
+// must scale with the nodes, not the 10,000 edges.
 func (b *bench) flowFanOut(ctx context.Context) error {
 	const wide = 100
 	p, err := b.embedded(ctx, "fanout")
@@ -226,7 +226,7 @@ func (b *bench) flowFanOut(ctx context.Context) error {
 	return nil
 }
 
-// stored is a dataset of ranges that were written for this measure.
+// stored is a dataset of ranges written for this measurement.
 type stored []taskstore.LiveResult
 
 func (s stored) DatasetStamp(context.Context, string, string) (string, error) { return "1", nil }
@@ -264,7 +264,7 @@ func (b *bench) graph(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // of the measures before
+	debug.FreeOSMemory() // from earlier measurements
 	before := cpuTime(os.Getpid())
 	peak := watchMemory(os.Getpid(), false)
 	s := &graphs.Service{Store: store, Blobs: blobs, Bounds: graphs.Bounds{Wait: 10 * time.Minute}}
@@ -283,8 +283,8 @@ func (b *bench) graph(ctx context.Context) error {
 	return nil
 }
 
-// raptor has the service sum up 10,000 chunks of its own, without a language model:
-// a run over all of a dataset, and another after one of its 200 documents changed.
+// raptor has the service summarise 10,000 chunks without a language model: a run
+// over an entire dataset, and another after one of its 200 documents has changed.
 func (b *bench) raptor(ctx context.Context) error {
 	const docs, each = 200, 50
 	return b.served(ctx, "raptor", func(s *server) error {
@@ -359,8 +359,8 @@ func (b *bench) raptor(ctx context.Context) error {
 	})
 }
 
-// prose makes texts of so many sentences of 15 words as frequent as those of a
-// language, by Zipf's law, with one or two names of 4,000 in each.
+// prose returns a generator of texts with the given number of 15-word sentences,
+// whose word frequencies follow Zipf's law, with one or two of 4,000 names in each.
 func prose() func(sentences int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	syllables := []string{"ba", "ro", "ti", "men", "sol", "ka", "ven", "dri", "lo", "pas", "tur", "ne", "gil", "fa", "mo", "ster"}

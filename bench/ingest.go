@@ -29,14 +29,14 @@ func (b *bench) served(ctx context.Context, name string, f func(s *server) error
 	return f(s)
 }
 
-// e2eRounds is how often the way of the documents is measured, each time
-// beside parsing alone: the speed of a machine's cores drifts by a tenth and
-// more within minutes, and the median of three pairs does not.
+// e2eRounds is how often the documents are ingested, each time paired with parsing
+// alone: the speed of a machine's cores drifts by a tenth and more within minutes,
+// and the median of three pairs does not.
 const e2eRounds = 3
 
-// endToEnd uploads the PDFs that parsing alone has read and waits until they
-// can be searched, with vectors. The CPU time is that of the service and all
-// it starts, from the first byte of the upload to the end of the job.
+// endToEnd uploads the PDFs that were parsed alone and waits until they are
+// searchable, with vectors. The CPU time is that of the service and everything it
+// starts, from the first byte of the upload to the end of the job.
 func (b *bench) endToEnd(ctx context.Context) error {
 	if b.noop == 0 {
 		if err := b.storeCycles(ctx); err != nil {
@@ -74,11 +74,11 @@ func (b *bench) endToEnd(ctx context.Context) error {
 	return nil
 }
 
-// way is what one round of endToEnd took.
+// way is the result of one round of endToEnd.
 type way struct {
 	cpu, wall    time.Duration
 	pages, tasks int
-	memory       int64 // bytes, at the peak over all processes
+	memory       int64 // bytes, peak over all processes
 	note         string
 }
 
@@ -134,8 +134,8 @@ func (b *bench) wholeWay(ctx context.Context, s *server, set pdfSet) (r way, err
 	return r, nil
 }
 
-// bigPDF ingests one PDF of thousands of pages and then asks for it again with
-// nothing changed.
+// bigPDF ingests one PDF of thousands of pages and then requests it again
+// unchanged.
 func (b *bench) bigPDF(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("memory.pdf, reparse", "no corpus")
@@ -188,14 +188,14 @@ func (b *bench) bigPDF(ctx context.Context) error {
 	})
 }
 
-// bigUpload sends a gigabyte while nothing parses it: the queue is paused.
+// bigUpload sends a gigabyte that is not parsed: the queue is paused.
 func (b *bench) bigUpload(ctx context.Context) error {
 	const size = 1 << 30
 	return b.served(ctx, "upload", func(s *server) error {
 		if err := s.call(ctx, http.MethodPost, "/v1/queues:pause", nil, nil); err != nil {
 			return err
 		}
-		// A small one first, so that what any upload needs is there.
+		// A small one first, for the one-time work of uploads.
 		if _, err := s.upload(ctx, sheaf.ParseConfig{}, generated("small.txt", 1<<20)); err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (b *bench) bigUpload(ctx context.Context) error {
 	})
 }
 
-// generated is a text file of n bytes, made while it is read.
+// generated is a text file of n bytes, generated while it is read.
 func generated(name string, n int64) file {
 	return file{name: name, open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(&words{r: rand.New(rand.NewPCG(7, 7))}, n)), nil

@@ -1,8 +1,8 @@
-// Command bench measures the service against what a user would pick instead,
-// in one run on one machine: pages per CPU-second against pdftotext, the cost
-// of the pipeline around the parser, memory, search, the queue and its
-// fairness. It stands beside the product: it starts the real binary for what
-// people wait for, and drives the real parts for what they do not see.
+// Command bench measures the service against what a user would pick instead, in one
+// run on one machine: pages per CPU-second against pdftotext, the cost of the
+// pipeline around the parser, memory, search, the queue and its fairness. It is
+// separate from the product: it starts the real binary for what users wait for, and
+// drives the real components for what they do not see.
 package main
 
 import (
@@ -29,14 +29,14 @@ import (
 	"sheaf/parser/pdf/pdfium"
 )
 
-// builtIn are the formats without optional programs: what is compared reads no
-// pictures and converts no office files either.
+// builtIn are the formats without optional programs: the compared programs do not
+// read pictures or convert office files either.
 func builtIn() []parser.Format {
-	return formats.All(formats.Config{PDF: formats.FromEnviron().PDF}) // as the pool says that starts this program
+	return formats.All(formats.Config{PDF: formats.FromEnviron().PDF}) // as configured by the pool that starts this program
 }
 
 func main() {
-	child.MaybeRun(builtIn()) // the pool of parsers starts this program again
+	child.MaybeRun(builtIn()) // the parser pool starts this program again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// row is one measured value. Bound is empty where a value is only told.
+// row is one measured value. Bound is empty if a value is only reported.
 type row struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -59,17 +59,17 @@ type row struct {
 // bench is one run.
 type bench struct {
 	bin     string // of the service
-	corpus  string // "" when there is none
+	corpus  string // "" if there is none
 	tmp     string // removed at the end
 	rows    []row
-	texts   int          // documents made by text
-	pdf     pdfium.Found // sheaf-pdfium, if it lies beside the service as in a release
-	engines string       // folder of the engines that this run has started, "" for none
+	texts   int          // documents created by text
+	pdf     pdfium.Found // sheaf-pdfium, if it is next to the service as in a release
+	engines string       // folder of the engines started by this run, "" for none
 	noop    time.Duration
 }
 
-// measure is a part of the run that can be chosen. Its names are those of the
-// rows it makes, or what they start with.
+// measure is a selectable part of the run. Its names are those of the rows it
+// produces, or prefixes of them.
 type measure struct {
 	names []string
 	run   func(ctx context.Context, b *bench) error
@@ -168,7 +168,7 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(b.tmp)
 	defer b.stopEngines()
-	// The service finds it there by itself; what is parsed here is parsed as there.
+	// The service finds it there automatically; use the same one here.
 	if b.pdf, err = pdfium.Find(ctx, pdfium.Auto, filepath.Join(filepath.Dir(b.bin), pdfium.Program), child.ProgramPath); err != nil {
 		return err
 	}
@@ -206,7 +206,8 @@ func run(ctx context.Context) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// choose picks the measures that one of the names leads to or comes from.
+// choose picks the measures for which a name is a prefix or an extension of a
+// requested one.
 func choose(only string) ([]measure, error) {
 	if only == "" {
 		return measures, nil
@@ -239,7 +240,8 @@ func choose(only string) ([]measure, error) {
 	return out, nil
 }
 
-// findCorpus returns "" where the named folder, or that of SHEAF_CORPUS, holds no PDFs.
+// findCorpus returns "" if the named folder, or that of SHEAF_CORPUS, contains no
+// PDFs.
 func findCorpus(named string) string {
 	dir := cmp.Or(named, os.Getenv("SHEAF_CORPUS"))
 	if info, err := os.Stat(filepath.Join(dir, "pdf")); dir == "" || err != nil || !info.IsDir() {
@@ -248,7 +250,7 @@ func findCorpus(named string) string {
 	return dir
 }
 
-// leftOut says why rows are missing.
+// leftOut reports why rows are missing.
 func leftOut(names, why string) { fmt.Printf("  %s left out: %s\n", names, why) }
 
 // tell adds a value without a bound.
@@ -278,7 +280,7 @@ func printRows(rows []row) {
 	_ = w.Flush() // to standard output
 }
 
-// number writes a value with three digits that count.
+// number formats a value with three significant digits.
 func number(v float64) string {
 	switch {
 	case v >= 100 || v == float64(int64(v)):
@@ -289,7 +291,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// report is what a run writes.
+// report is the output of a run.
 type report struct {
 	At       time.Time         `json:"at"`
 	OS       string            `json:"os"`
@@ -311,7 +313,7 @@ func (b *bench) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// load is the machine's load average: how much to trust wall times.
+// load returns the machine's load average: how much to trust wall times.
 func load() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -320,7 +322,7 @@ func load() string {
 	return strings.Join(strings.Fields(string(b))[:min(3, len(strings.Fields(string(b))))], " ")
 }
 
-// median of values; it sorts them.
+// median returns the median of values; it sorts them.
 func median[T int64 | float64 | time.Duration](values []T) T { return quantile(values, 0.5) }
 
 func quantile[T int64 | float64 | time.Duration](values []T, q float64) T {

@@ -18,7 +18,7 @@ import (
 )
 
 // embedModel measures the CPU time of the embedding program on chunks of 256
-// tokens, which it is given as the service gives them.
+// tokens, passed as the service passes them.
 func (b *bench) embedModel(ctx context.Context) error {
 	store := &models.Store{Dir: cmp.Or(os.Getenv("SHEAF_TEST_MODELS"), filepath.Join(filepath.Dir(b.bin), "models"))}
 	for _, name := range []string{"bge-small-en-v1.5", "all-minilm-l6-v2"} {
@@ -36,7 +36,8 @@ func (b *bench) embedModel(ctx context.Context) error {
 			return err
 		}
 		b.atLeast("embed.model."+name, rate, "chunks/CPU-s", 30, note)
-		// Two texts at once share the memory of the cores; one alone has it to itself.
+		// Two concurrent texts share the cores' memory bandwidth; a single one has
+		// it to itself.
 		alone, err := runtimeRate(store, m)
 		if err != nil {
 			return err
@@ -46,12 +47,11 @@ func (b *bench) embedModel(ctx context.Context) error {
 	return nil
 }
 
-// chunkTokens is how many tokens the chunks have that models are given, two of
-// them special.
+// chunkTokens is the number of tokens per chunk, two of them special.
 const chunkTokens = 256
 
-// runtimeRate is how many chunks a second of CPU time ONNX Runtime computes when it
-// is given nothing but tokens: no program around it can do more.
+// runtimeRate is how many chunks per CPU-second ONNX Runtime computes from bare
+// tokens: no program around it can do more.
 func runtimeRate(store *models.Store, m models.Model) (float64, error) {
 	weights, err := store.Read(m, m.Weights)
 	if err != nil {
@@ -78,7 +78,7 @@ func runtimeRate(store *models.Store, m models.Model) (float64, error) {
 		}
 		return nil
 	}
-	if err := chunks(4); err != nil { // it takes its memory
+	if err := chunks(4); err != nil { // allocates its memory
 		return 0, err
 	}
 	const n = 100
@@ -99,7 +99,7 @@ func embedRate(ctx context.Context, c local.Config) (rate float64, note string, 
 		return 0, "", fmt.Errorf("%d processes instead of one came with the model", len(children))
 	}
 	pid := children[0]
-	// The words are one token each.
+	// Each word is one token.
 	words := strings.Fields("the report of the company shows that net income for the year was higher than in the year before and the board paid more to its owners")
 	const chunks = 200
 	texts := make([]string, chunks)
@@ -110,7 +110,7 @@ func embedRate(ctx context.Context, c local.Config) (rate float64, note string, 
 		}
 		texts[i] = text.String()
 	}
-	if _, err := e.Embed(ctx, texts[:8], embed.Passage); err != nil { // it takes its memory
+	if _, err := e.Embed(ctx, texts[:8], embed.Passage); err != nil { // allocates its memory
 		return 0, "", err
 	}
 	used := cpuTime(pid)

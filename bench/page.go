@@ -22,23 +22,23 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// What the page is opened on, and how often.
+// The number of documents in the page, and of views.
 const (
 	pageDocuments = 10_000
 	pageViews     = 7
 	noBrowser     = "chromium is not installed (apt-get install chromium)"
 )
 
-// drawn notes the moment at which the first row of the documents has been
-// painted: two frames after it came into the table, since what is put in
-// during a frame is painted at its end.
+// drawn records when the first row of the documents has been painted: two frames
+// after it was inserted, since what is inserted during a frame is painted at its
+// end.
 const drawn = `new MutationObserver((_, o) => {
 	if (!document.querySelector(".docs tr[data-id] a")) return;
 	o.disconnect();
 	requestAnimationFrame(() => requestAnimationFrame(() => { window.benchDrawn = performance.now(); }));
 }).observe(document, {subtree: true, childList: true})`
 
-// browse starts a browser with an empty cache and calls f with a tab of it.
+// browse starts a browser with an empty cache and calls f with a tab.
 func (b *bench) browse(ctx context.Context, browser string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -54,8 +54,8 @@ func (b *bench) browse(ctx context.Context, browser string, f func(ctx context.C
 	return f(ctx)
 }
 
-// shown does something on the page and measures, in milliseconds, until the
-// frame after the one in which something is there.
+// shown performs an action on the page and measures the milliseconds until the
+// frame after the one in which its effect appears.
 func shown(act, there string, ms *float64) chromedp.Action {
 	return chromedp.Evaluate(fmt.Sprintf(`(async () => {
 		const at = performance.now();
@@ -66,9 +66,8 @@ func shown(act, there string, ms *float64) chromedp.Action {
 	})()`, act, there), ms, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
 }
 
-// page measures how long the page takes to show its documents where there are
-// 10,000, in a real browser on the same machine, and to do with them what people
-// do.
+// page measures how long the page takes to show its 10,000 documents, and to
+// respond to typical actions, in a real browser on the same machine.
 func (b *bench) page(ctx context.Context) error {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -111,7 +110,7 @@ func (b *bench) page(ctx context.Context) error {
 	})
 }
 
-// pageOfMany opens the list of 10,000 documents, goes to its end, sorts it and
+// pageOfMany opens the list of 10,000 documents, scrolls to the end, sorts it and
 // selects all.
 func (b *bench) pageOfMany(ctx context.Context, s *server) error {
 	if err := chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error {
@@ -147,7 +146,7 @@ func (b *bench) pageOfMany(ctx context.Context, s *server) error {
 	return nil
 }
 
-// pageTurned turns pages of a PDF, until the picture of each is drawn.
+// pageTurned turns pages of a PDF, waiting for each page's picture.
 func (b *bench) pageTurned(ctx context.Context, s *server, id string) error {
 	picture := func(n int) string {
 		return fmt.Sprintf(`(i => i?.complete && i.naturalWidth && i.src.includes("/pages/%d/"))(document.querySelector(".page img"))`, n)
@@ -168,10 +167,10 @@ func (b *bench) pageTurned(ctx context.Context, s *server, id string) error {
 	return nil
 }
 
-// pageBusy has a dataset take in one job of 10,000 files while its page is open,
-// and measures the CPU time of the page's thread: in the minute in which they
-// come in, in one in which the job only runs, and in one on the page of the job.
-// Two workers are what there is, so that the job outlasts the three.
+// pageBusy has a dataset ingest one job of 10,000 files while its page is open, and
+// measures the CPU time of the page's thread: in the minute of the upload, in one
+// in which the job only runs, and in one on the job's page. There are only two
+// workers, so that the job outlasts all three.
 func (b *bench) pageBusy(ctx context.Context) error {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
@@ -222,7 +221,7 @@ func (b *bench) pageBusy(ctx context.Context) error {
 	})
 }
 
-// opened goes to a view and waits until it follows what happens.
+// opened navigates to a view and waits until it receives live updates.
 func opened(ctx context.Context, url string) error {
 	if err := chromedp.Run(ctx, chromedp.Navigate(url), chromedp.Poll(`document.querySelector("#line").dataset.state === "live"`, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
 		return fmt.Errorf("opening %s: %w", url, err)
@@ -245,8 +244,8 @@ func (b *bench) fillJob(ctx context.Context, s *server, job string) error {
 	return s.call(ctx, "POST", "/v1/jobs/"+job+":close", nil, nil)
 }
 
-// busyMinute measures for one minute how long the page's thread is at work. A job
-// that ends before the minute does is no measure.
+// busyMinute measures for one minute how long the page's thread is busy. It fails
+// if the job ends before the minute does.
 func (b *bench) busyMinute(ctx context.Context, s *server, id, row, while string) error {
 	at := func() (metrics map[string]float64, done int, err error) {
 		metrics = map[string]float64{}
@@ -290,14 +289,14 @@ func (b *bench) busyMinute(ctx context.Context, s *server, id, row, while string
 		return fmt.Errorf("%s: the job ended before the minute did; the machine is faster than this measure thinks", row)
 	}
 	of := func(name string) float64 { return (after[name] - before[name]) / minutes }
-	// As the clock goes its tasks take longer where others use the machine, too.
+	// In wall time its tasks take longer if others use the machine too.
 	b.atMost(row, of("ThreadTime"), "s a minute", 2, fmt.Sprintf("of CPU that the page's main thread takes while %s, %d documents of %d ended in it; as the clock goes its tasks took %s s, scripts of that %s s, layout %s s, styles %s s; load %s",
 		while, endedAfter-ended, pageDocuments, number(of("TaskDuration")), number(of("ScriptDuration")), number(of("LayoutDuration")), number(of("RecalcStyleDuration")), load()))
 	return nil
 }
 
-// pageFill makes documents that wait, as after a large upload: what shows them
-// has their jobs to show, too.
+// pageFill creates waiting documents, as after a large upload: their jobs are shown
+// too.
 func pageFill(ctx context.Context, data string) (err error) {
 	store, err := openStore(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(data, "sheaf.db")})
 	if err != nil {

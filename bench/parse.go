@@ -22,17 +22,17 @@ import (
 	"sheaf/samples"
 )
 
-// pdf is a file of a set with the pages that are read of it: the first ones.
+// pdf is a file of a set and how many of its first pages are read.
 type pdf struct {
 	path  string
 	pages int
 }
 
-// realistic are the projects whose test documents look like what people
-// upload: reports, papers, forms and slides, not crafted edge cases.
+// realistic are the projects whose test documents resemble what people upload:
+// reports, papers, forms and slides, not crafted edge cases.
 var realistic = []string{"docling", "unstructured", "kreuzberg", "markitdown", "cocoindex", "kernel-memory", "pdfplumber"}
 
-// realisticPages bounds how much of one file counts, so that no file of the
+// realisticPages limits how much of one file counts, so that no file of the
 // realistic set outweighs the others.
 const realisticPages = 120
 
@@ -53,8 +53,8 @@ func (b *bench) pdfs(ctx context.Context, folder string, most int, prefixes ...s
 	return b.readable(ctx, paths, most)
 }
 
-// readable counts pages and leaves out what one side refuses (passwords,
-// damage), so that both do the same work.
+// readable counts pages and drops files that one side refuses (passwords, damage),
+// so that both do the same work.
 func (b *bench) readable(ctx context.Context, paths []string, most int) ([]pdf, error) {
 	pool, err := b.parsers(0, b.pdf)
 	if err != nil {
@@ -96,13 +96,13 @@ func bbox(ctx context.Context, f pdf) error {
 	return nil
 }
 
-// parsers starts so many parsers, 0 for as many as there are CPUs, that read PDFs as said.
+// parsers starts that many parsers, 0 for one per CPU, reading PDFs with by.
 func (b *bench) parsers(size int, by pdfium.Found) (*child.Pool, error) {
 	c := child.Config{Size: size, TempDir: b.tmp, Program: by.File, Env: formats.Config{PDF: pdfium.Config{Helper: by.Run}}.Environ()}
 	return child.New(c)
 }
 
-// parseHelper compares sheaf-pdfium with WebAssembly, which take turns file by file.
+// parseHelper compares sheaf-pdfium with WebAssembly, alternating file by file.
 func (b *bench) parseHelper(ctx context.Context) error {
 	if b.pdf.Run == "" {
 		leftOut("parse.helper", "there is no "+pdfium.Program+" beside the service: make helper")
@@ -196,7 +196,7 @@ func (b *bench) parseLarge(ctx context.Context) error {
 	return b.against(ctx, "parse.large", files, 1, 1.0)
 }
 
-// parseSamples takes the product's own handbook where there is no corpus.
+// parseSamples uses the product's own handbook if there is no corpus.
 func (b *bench) parseSamples(ctx context.Context) error {
 	path := filepath.Join(b.tmp, "handbook.pdf")
 	text, err := samples.FS.ReadFile("handbook.pdf")
@@ -213,9 +213,9 @@ func (b *bench) parseSamples(ctx context.Context) error {
 	return b.against(ctx, "parse.samples", files, 3, 0)
 }
 
-// against compares pages per CPU-second. The two sides take turns file by
-// file, so that whatever else the machine does burdens both. Each round has a
-// pool of its own: starting the child counts.
+// against compares pages per CPU-second. The two sides alternate file by file, so
+// that other load on the machine affects both. Each round has its own pool:
+// starting the child counts.
 func (b *bench) against(ctx context.Context, name string, files []pdf, rounds int, bound float64) error {
 	pages := 0
 	for _, f := range files {
@@ -247,8 +247,8 @@ func (b *bench) against(ctx context.Context, name string, files []pdf, rounds in
 			}
 			other += lap()
 		}
-		// Not counted: what the programs of open documents have used is forgotten
-		// with the parser that started them.
+		// Not counted: the CPU time of the programs of open documents is lost with
+		// the parser that started them.
 		_ = pool.Close()
 		if err != nil {
 			return err
@@ -268,10 +268,10 @@ func (b *bench) against(ctx context.Context, name string, files []pdf, rounds in
 	return nil
 }
 
-// pdfSet is the documents of the whole way.
+// pdfSet is the documents of the end-to-end measurement.
 type pdfSet struct {
-	files     []pdf // with at most realisticPages, then whole
-	realistic int   // how many of them are of the realistic set
+	files     []pdf // with at most realisticPages each, then whole
+	realistic int   // how many of them belong to the realistic set
 	pages     int
 }
 
@@ -306,7 +306,7 @@ func (b *bench) wholeSet(ctx context.Context) (s pdfSet, err error) {
 	return s, nil
 }
 
-// parsedAlone is what reading a set of files costs without anything around it.
+// parsedAlone is the cost of reading a set of files by itself.
 type parsedAlone struct {
 	pdfSet
 	cpu time.Duration
@@ -339,7 +339,7 @@ func (b *bench) parseAlone(ctx context.Context) (a parsedAlone, err error) {
 			}
 		})
 	}
-	for i := len(a.files) - 1; i >= 0; i-- { // the largest first, so that all hands end together
+	for i := len(a.files) - 1; i >= 0; i-- { // largest first, so that all workers finish together
 		work <- a.files[i]
 	}
 	close(work)
@@ -349,7 +349,7 @@ func (b *bench) parseAlone(ctx context.Context) (a parsedAlone, err error) {
 	return a, first
 }
 
-// otherFormats are the corpus folders beside PDF and pictures.
+// otherFormats are the corpus folders other than PDF and pictures.
 var otherFormats = []string{"csv", "doc", "docx", "eml", "epub", "html", "md", "msg", "odt", "ppt", "pptx", "rtf", "txt", "xls", "xlsx"}
 
 // formats reads every office, mail, book and web file of the corpus whole.
@@ -398,11 +398,11 @@ func (b *bench) formats(ctx context.Context) error {
 			if ctx.Err() != nil {
 				break
 			}
-			refused++ // a verdict on the file: it counts as read, as it does for every other tool
+			refused++ // a verdict on the file: counts as read, as for every other tool
 		}
 		counts[j.format]++
 		if i+1 < len(jobs) && jobs[i+1].format == j.format {
-			continue // looking at the clock costs as much as a small file
+			continue // reading the clock costs as much as a small file
 		}
 		now := cpuTime(os.Getpid())
 		costs[j.format] += now - at

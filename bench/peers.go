@@ -24,25 +24,26 @@ import (
 	"sheaf/parser"
 )
 
-// peerRounds is how often each peer reads the set, all of them in turn: a
-// machine that slows down meanwhile slows the median of all.
+// peerRounds is how often each peer reads the set, all of them in turn: if the
+// machine slows down meanwhile, it affects the median of all.
 const peerRounds = 3
 
 // peer is a program that reads a set of files.
 type peer struct {
-	name string // the end of its row's name
+	name string // suffix of its row's name
 	note string
 	read func(ctx context.Context, paths []string) (cpu time.Duration, note string, err error)
 }
 
-// peersPython has the packages that scripts/peers.sh installs; "" for none.
+// peersPython is the Python with the packages installed by scripts/peers.sh; "" for
+// none.
 func peersPython() string { return os.Getenv("SHEAF_PEERS_PYTHON") }
 
 const installPeers = `its package is not installed: set -a; eval "$(scripts/peers.sh)"; set +a`
 
-// readers are the loops that a user would write, by package. Each reads the
-// paths that it is given on its input, a line each, and ends by saying how many
-// characters it has read and how many files it could not read.
+// readers are the loops a user would write, by package. Each reads paths from its
+// input, one per line, and finally reports how many characters it has read and how
+// many files it could not read.
 var readers = map[string]string{
 	"pymupdf": `
 import sys, pymupdf
@@ -63,7 +64,7 @@ def read(path):
     d.close()
     return n
 `,
-	// Sheaf reads no pictures here, and nothing twice.
+	// Sheaf does not read pictures here, and nothing twice.
 	"kreuzberg": `
 import sys
 from kreuzberg import extract_file_sync, ExtractionConfig
@@ -121,8 +122,8 @@ func poppler(name string, args ...string) peer {
 	}}
 }
 
-// wholeService is Sheaf from the upload until all can be searched, with vectors.
-// The service has started before: people start it once, not for each set.
+// wholeService is Sheaf from upload until everything is searchable, with vectors.
+// The service is already running: people start it once, not per set.
 func (b *bench) wholeService(name string) peer {
 	return peer{name, "from the upload until all can be searched, with vectors", func(ctx context.Context, paths []string) (cpu time.Duration, note string, err error) {
 		err = b.served(ctx, "peer", func(s *server) error {
@@ -152,7 +153,7 @@ func (b *bench) wholeService(name string) peer {
 	}}
 }
 
-// peers measures what users would pick instead, and Sheaf, on the same files.
+// peers measures the alternatives a user would pick, and Sheaf, on the same files.
 func (b *bench) peers(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("peers", "no corpus")
@@ -166,8 +167,8 @@ func (b *bench) peersPDF(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Not every peer can be told which pages to read: of long files all get the
-	// first pages as a file.
+	// Not every peer supports page ranges: for long files all get the first pages
+	// as a separate file.
 	sizes, pages := map[string]int{}, 0
 	var paths []string
 	for _, f := range all {
@@ -233,7 +234,7 @@ func (b *bench) peersLarge(ctx context.Context) error {
 	return b.against(ctx, "peers.large", files, peerRounds, 1.5)
 }
 
-// officeGoal is the files per CPU-second that the end to end is to reach.
+// officeGoal is the target of files per CPU-second, end to end.
 const officeGoal = 200
 
 func (b *bench) peersOffice(ctx context.Context) error {
@@ -245,7 +246,8 @@ func (b *bench) peersOffice(ctx context.Context) error {
 		}
 		paths = append(paths, found...)
 	}
-	// Locked files have another type than their names say, and no peer opens them.
+	// Encrypted files are of another type than their names suggest, and no peer
+	// opens them.
 	known := parser.NewRegistry(builtIn()...)
 	paths, err := accepted(known, paths)
 	if err != nil {
@@ -265,7 +267,7 @@ func (b *bench) peersOffice(ctx context.Context) error {
 	return nil
 }
 
-// installed are the packages of the peers' Python, if there is one.
+// installed returns the packages of the peers' Python, if there is one.
 func (b *bench) installed(rows string, names ...string) (list []peer) {
 	for _, name := range names {
 		if python := peersPython(); python == "" || exec.Command(python, "-c", "import "+name).Run() != nil {
@@ -277,8 +279,8 @@ func (b *bench) installed(rows string, names ...string) (list []peer) {
 	return list
 }
 
-// inTurn has all peers read the files, one after the other, again and again,
-// and returns the CPU times of each.
+// inTurn has all peers read the files, one after the other, repeatedly, and returns
+// the CPU times of each.
 func (b *bench) inTurn(ctx context.Context, name string, list []peer, paths []string, units int, unit, note string) (map[string][]time.Duration, error) {
 	took, notes := map[string][]time.Duration{}, map[string]string{}
 	var fixed []float64
@@ -308,7 +310,7 @@ func (b *bench) inTurn(ctx context.Context, name string, list []peer, paths []st
 	return took, nil
 }
 
-// ratios are how much more of the CPU one took than the other, by round.
+// ratios returns how much more CPU one took than the other, by round.
 func ratios(theirs, ours []time.Duration) (out []float64) {
 	for i := range theirs {
 		out = append(out, theirs[i].Seconds()/ours[i].Seconds())
@@ -316,7 +318,7 @@ func ratios(theirs, ours []time.Duration) (out []float64) {
 	return out
 }
 
-// ratio adds the ratio of two peers, if both were there.
+// ratio adds the ratio of two peers, if both ran.
 func (b *bench) ratio(name string, took map[string][]time.Duration, ours, theirs, unit string, bound float64, note string) {
 	if took[theirs] == nil {
 		return
@@ -325,8 +327,8 @@ func (b *bench) ratio(name string, took map[string][]time.Duration, ours, theirs
 	b.atLeast(name, median(slices.Clone(r)), unit, bound, fmt.Sprintf("%s; rounds %.2f", note, r))
 }
 
-// accepted leaves out files of a type that needs another program or that none of
-// the formats reads.
+// accepted drops files of a type that needs another program or that no format
+// reads.
 func accepted(known *parser.Registry, paths []string) (out []string, err error) {
 	for _, path := range paths {
 		media, err := sniff(known, path)
@@ -340,8 +342,7 @@ func accepted(known *parser.Registry, paths []string) (out []string, err error) 
 	return out, nil
 }
 
-// distinct leaves out files that hold what another holds: Sheaf would read
-// them once only.
+// distinct drops duplicate files: Sheaf would read them only once.
 func distinct(paths []string) (out []string, err error) {
 	seen := map[[sha256.Size]byte]bool{}
 	for _, path := range paths {
@@ -357,8 +358,8 @@ func distinct(paths []string) (out []string, err error) {
 	return out, nil
 }
 
-// calibration is work that is always the same: where its CPU time changes from
-// round to round, the machine did.
+// calibration is constant work: if its CPU time changes from round to round, the
+// machine did.
 func calibration() time.Duration {
 	begun := ownTime()
 	w := gzip.NewWriter(io.Discard)
@@ -370,7 +371,7 @@ func calibration() time.Duration {
 // pdftotext is the program of poppler.
 func pdftotext() string { return cmp.Or(os.Getenv("SHEAF_PEERS_PDFTOTEXT"), "pdftotext") }
 
-// versions are those of Sheaf and of the peers that are installed.
+// versions returns those of Sheaf and of the installed peers.
 func (b *bench) versions(ctx context.Context) map[string]string {
 	out := map[string]string{}
 	if text, err := exec.CommandContext(ctx, b.bin, "version").Output(); err == nil {
@@ -386,7 +387,7 @@ func (b *bench) versions(ctx context.Context) map[string]string {
 	if python := peersPython(); python != "" {
 		const ask = `import importlib.metadata as m, json; print(json.dumps({n: m.version(n) for n in ("kreuzberg", "pymupdf", "pypdfium2")}))`
 		if text, err := exec.CommandContext(ctx, python, "-c", ask).Output(); err == nil {
-			_ = json.Unmarshal(text, &out) // what is not there is not told
+			_ = json.Unmarshal(text, &out) // missing ones are not reported
 		}
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// rates are the rows of a table of programs, and what each is called there.
+// rates are the rows of a table of programs, and their names there.
 type rates struct {
 	title, text, prefix, unit, against string
 	programs                           [][2]string
@@ -20,7 +20,7 @@ var rateTables = []rates{
 	{"Office files", "DOCX, PPTX and XLSX of the corpus, small ones for the most part.", "peers.office.", "files per CPU-second", "kreuzberg", [][2]string{{"kreuzberg", "kreuzberg, extraction"}, {"sheaf", "**Sheaf, end to end**"}}},
 }
 
-// goals are the rows with bounds, in the order of the page, and what they say.
+// goals are the rows with bounds, in the order of the page, and their descriptions.
 var goals = [][2]string{
 	{"peers.parse.bbox", "parsing, against pdftotext -bbox-layout"},
 	{"peers.large", "the same on manuals of thousands of pages"},
@@ -39,8 +39,8 @@ var goals = [][2]string{
 	{"search.p95", "… p95"},
 }
 
-// writePerformance writes the page from the reports of one or more runs: of rows
-// with one name the last counts.
+// writePerformance writes the page from the reports of one or more runs: for rows
+// with the same name the last counts.
 func writePerformance(path string, reports []string) error {
 	if len(reports) == 0 {
 		return errors.New("name the reports to write the page from, such as bench/results/performance.json")
@@ -62,8 +62,7 @@ func writePerformance(path string, reports []string) error {
 	return os.WriteFile(path, []byte(performancePage(all)), 0o644)
 }
 
-// performancePage is the page on how fast Sheaf is beside what people would pick
-// instead.
+// performancePage is the page comparing Sheaf's speed with the alternatives.
 func performancePage(r report) string {
 	at := map[string]row{}
 	for _, x := range r.Rows {

@@ -17,9 +17,9 @@ import (
 // hundredths of a second to user space on every architecture (proc(5)).
 const tick = time.Second / 100
 
-// tree lists a process and all that it started and that still run. It is asked
-// after each file: a pattern would have every thread's folder listed, which
-// was a seventh of what reading the smallest files seemed to cost.
+// tree lists a process and its running descendants. It is called after each file: a
+// glob pattern would list every thread's folder, which was a seventh of the
+// apparent cost of reading the smallest files.
 func tree(pid int) []int {
 	pids := []int{pid}
 	for i := 0; i < len(pids); i++ {
@@ -40,8 +40,8 @@ func tree(pid int) []int {
 	return pids
 }
 
-// cpuTime is what a process and its descendants have used so far, user and
-// system, those included that have ended and were waited for.
+// cpuTime returns the CPU time used so far by a process and its descendants, user
+// and system, including those that have ended and were waited for.
 func cpuTime(pid int) time.Duration {
 	var sum time.Duration
 	for _, p := range tree(pid) {
@@ -51,15 +51,15 @@ func cpuTime(pid int) time.Duration {
 		}
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
 		if err != nil {
-			continue // it has ended; its parent's count has it
+			continue // it has ended; its parent's count includes it
 		}
-		// The second field is the name in brackets, which may hold spaces.
+		// The second field is the name in brackets, which may contain spaces.
 		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 		if len(fields) < 15 {
 			continue
 		}
-		// utime, stime, cutime, cstime. The clock of the process has the first
-		// two to the nanosecond.
+		// utime, stime, cutime, cstime. The process clock has the first two to the
+		// nanosecond.
 		times := fields[11:15]
 		var own unix.Timespec
 		if unix.ClockGettime(processClock(p), &own) == nil {
@@ -74,14 +74,14 @@ func cpuTime(pid int) time.Duration {
 	return sum
 }
 
-// processClock is the clock of the CPU time of a process and all its threads,
-// as clock_getcpuclockid(3) makes it.
+// processClock returns the CPU clock of a process and all its threads, like
+// clock_getcpuclockid(3).
 func processClock(pid int) int32 {
 	const schedulerTime = 2 // CPUCLOCK_SCHED of the kernel
 	return int32(^pid)<<3 | schedulerTime
 }
 
-// ownTime is what this process and its children that have ended have used.
+// ownTime returns what this process and its ended children have used.
 func ownTime() time.Duration {
 	var sum time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
@@ -93,10 +93,10 @@ func ownTime() time.Duration {
 	return sum
 }
 
-// resident is the memory that the processes hold now, in bytes. They run one
-// binary, so what is mapped from files is counted once, by the process that
-// has most of it. Reading proportional set sizes instead would be exact, and
-// would slow down what is measured: the kernel walks every page for it.
+// resident returns the memory currently held by the processes, in bytes. They run
+// one binary, so file mappings are counted once, for the process with most of them.
+// Reading proportional set sizes would be exact but would slow down what is
+// measured: the kernel walks every page for it.
 func resident(pids ...int) int64 {
 	var private, shared int64
 	for _, p := range pids {
@@ -114,12 +114,11 @@ func resident(pids ...int) int64 {
 	return (private + shared) * int64(os.Getpagesize())
 }
 
-// sampleEvery is how often memory is looked at; a peak shorter than that may
-// be missed.
+// sampleEvery is how often memory is sampled; a shorter peak may be missed.
 const sampleEvery = 25 * time.Millisecond
 
-// watchMemory samples the memory of a process, with its descendants if all is
-// set, until the returned function is called, which answers the peak in bytes.
+// watchMemory samples the memory of a process, including its descendants if all is
+// set, until the returned function is called, which returns the peak in bytes.
 func watchMemory(pid int, all bool) (peak func() int64) {
 	stop, done := make(chan struct{}), make(chan int64, 1)
 	go func() {

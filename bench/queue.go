@@ -16,8 +16,8 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// promotion measures, on each engine, how long after its time a task that waits
-// for one is queued and claimed, while executors are idle.
+// promotion measures, on each engine, how long after its due time a waiting task is
+// queued and claimed, while executors are idle.
 func (b *bench) promotion(ctx context.Context) error {
 	engines := []struct {
 		name string
@@ -41,8 +41,8 @@ func (b *bench) promotion(ctx context.Context) error {
 	return nil
 }
 
-// onPostgres is the parts of a fleet whose queue is in PostgreSQL. The database is
-// the one that the engine begins with, which nothing else in a run uses.
+// onPostgres is the parts of a fleet with its queue in PostgreSQL. It uses the
+// engine's initial database, which nothing else in a run uses.
 func (b *bench) onPostgres(ctx context.Context) (*bare, error) {
 	vars, err := b.engine(ctx, "postgres")
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *bench) promoted(ctx context.Context, name string, p *bare) error {
 		}
 	}
 	defer p.run(ctx, true)()
-	first := time.Now().Add(5 * time.Second) // all are made by then
+	first := time.Now().Add(5 * time.Second) // by then all have been created
 	for i := range tasks {
 		if _, err := p.later(ctx, "t", 1, first.Add(time.Duration(i)*spread/tasks)); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (b *bench) promoted(ctx context.Context, name string, p *bare) error {
 	return nil
 }
 
-// firstHint measures how long the feeder's first look takes with much waiting:
+// firstHint measures how long the feeder's first query takes with a large backlog:
 // 10,000 tenants with 1,000,000 pending tasks on MariaDB.
 func (b *bench) firstHint(ctx context.Context) error {
 	const tenants, each = 10_000, 100
@@ -149,8 +149,8 @@ func (b *bench) firstHint(ctx context.Context) error {
 	return nil
 }
 
-// fold measures how fast documents are brought up to date on MariaDB, whose plans
-// are done, and then those all of whose work is done.
+// fold measures how fast the rollup updates documents on MariaDB: first those whose
+// plans are done, then those all of whose work is done.
 func (b *bench) fold(ctx context.Context) error {
 	const documents, ranges = 4000, 3
 	p, err := b.bareFleet(ctx)
@@ -231,8 +231,8 @@ func (b *bench) fold(ctx context.Context) error {
 	return nil
 }
 
-// tinyUploads measures how fast the default takes in files of a few lines that
-// are sent in one request, beside the work on those before them.
+// tinyUploads measures how fast the default accepts files of a few lines sent in
+// one request, while working on the previous ones.
 func (b *bench) tinyUploads(ctx context.Context) error {
 	const files, rounds = 1000, 3
 	return b.served(ctx, "tiny", func(s *server) error {

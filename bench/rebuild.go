@@ -28,9 +28,9 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// fleetRebuild measures how fast an index is made anew from the artifacts on
-// MySQL, MinIO and Elasticsearch while it is searched: of ranges with one chunk,
-// as letters make them, and with 16, as 12 pages of a book do.
+// fleetRebuild measures how fast an index is rebuilt from the artifacts on MySQL,
+// MinIO and Elasticsearch while it is searched: with ranges of one chunk, as from
+// letters, and of 16, as from 12 pages of a book.
 func (b *bench) fleetRebuild(ctx context.Context) error {
 	vars, err := b.engine(ctx, "mysql", "minio", "es")
 	if err != nil {
@@ -58,8 +58,8 @@ func (b *bench) fleetRebuild(ctx context.Context) error {
 }
 
 type rebuild struct {
-	filled   float64       // seconds that the first pass took
-	whole    time.Duration // until the new index is searched
+	filled   float64       // seconds of the first pass
+	whole    time.Duration // until the new index is in use
 	searches []time.Duration
 	cpu      string
 }
@@ -113,7 +113,7 @@ func (b *bench) rebuilt(ctx context.Context, vars map[string]string, ranges, chu
 		}
 		return 0, ctx.Err()
 	}
-	if _, err := fill(); err != nil { // an index that is lost is made first
+	if _, err := fill(); err != nil { // a lost index is created first
 		return r, err
 	}
 	pids := []int{os.Getpid(), b.enginePID("mysql"), b.enginePID("minio"), b.enginePID("es")}
@@ -132,7 +132,7 @@ func (b *bench) rebuilt(ctx context.Context, vars map[string]string, ranges, chu
 			select {
 			case <-done:
 				return nil
-			case <-time.After(50 * time.Millisecond): // 20 a second
+			case <-time.After(50 * time.Millisecond): // 20 per second
 			}
 			q := queries[i%len(queries)]
 			vector, err := embed.Each(ctx, model, []string{q}, embed.Query)
@@ -167,7 +167,7 @@ func (b *bench) rebuilt(ctx context.Context, vars map[string]string, ranges, chu
 }
 
 // stock stores documents of one range each, as executors leave them, and returns
-// some sentences of theirs.
+// some of their sentences.
 func stock(ctx context.Context, dsn string, blobs blob.Store, ranges, chunks int) (queries []string, err error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
@@ -180,7 +180,7 @@ func stock(ctx context.Context, dsn string, blobs blob.Store, ranges, chunks int
 	model, text, random := static.Default().Model(), prose(), rand.New(rand.NewPCG(3, 4))
 	var puts errgroup.Group
 	puts.SetLimit(16)
-	const rows = 200 // of one statement
+	const rows = 200 // per statement
 	var docs, tasks []string
 	for i := range ranges {
 		doc, task := sheaf.NewID(), sheaf.NewID()
@@ -221,7 +221,7 @@ func stock(ctx context.Context, dsn string, blobs blob.Store, ranges, chunks int
 	return queries, puts.Wait()
 }
 
-// unit is a vector of length 1.
+// unit returns a vector of length 1.
 func unit(random *rand.Rand, dim int) []float32 {
 	v, sum := make([]float32, dim), 0.0
 	for i := range v {

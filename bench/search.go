@@ -28,8 +28,8 @@ const (
 	searchEach      = 10
 )
 
-// search fills the store and the index of a data folder with 100,000 chunks
-// and asks the real service, over HTTP, for what people ask.
+// search fills the store and the index of a data folder with 100,000 chunks and
+// sends typical queries to the real service, over HTTP.
 func (b *bench) search(ctx context.Context) error {
 	data := filepath.Join(b.tmp, "search")
 	queries, err := fill(ctx, data)
@@ -52,7 +52,7 @@ func (b *bench) search(ctx context.Context) error {
 	}
 	cold := time.Since(begun)
 
-	for _, q := range queries[:50] { // connections and caches as they are in use
+	for _, q := range queries[:50] { // warm up connections and caches
 		if _, err := ask(q); err != nil {
 			return err
 		}
@@ -175,9 +175,9 @@ func publish(ctx context.Context, store *sqlstore.Store, documentID string) erro
 	return store.Complete(ctx, t.Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded, Chunks: chunks, Tokens: 200 * chunks, Ledger: sheaf.LedgerCounts{OK: searchRanges}}})
 }
 
-// writer makes texts with the statistics of documentation: word frequencies
-// fall by rank (Zipf), a document keeps to its topic's words, chunks are 80 to
-// 240 words long.
+// writer generates texts with the statistics of documentation: word frequencies
+// fall by rank (Zipf), a document keeps to its topic's words, chunks are 80 to 240
+// words long.
 type writer struct {
 	words []string
 	r     *rand.Rand
@@ -231,8 +231,8 @@ func (w *writer) text(topic []string) string {
 	return b.String()
 }
 
-// query is like what people type: two to nine words, some of a topic, some
-// common and some glue.
+// query is like what people type: two to nine words, some from a topic, some common
+// and some stop words.
 func (w *writer) query(topic []string) string {
 	q := slices.Clone([]string{"how", "do", "i"}[:w.r.IntN(4)])
 	for range 1 + w.r.IntN(3) {

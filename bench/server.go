@@ -21,17 +21,17 @@ import (
 	"sheaf/taskstore"
 )
 
-// server is the real binary, running everything on a data folder.
+// server is the real binary, running all roles on a data folder.
 type server struct {
-	dsn    string // of the store of a fleet
+	dsn    string // of a fleet's store
 	cmd    *exec.Cmd
 	url    string
 	data   string
-	log    string // file of its output
+	log    string // output file
 	exited chan struct{}
 }
 
-// start runs `sheaf up` and waits until it says where it listens.
+// start runs `sheaf up` and waits until it reports its address.
 func (b *bench) start(ctx context.Context, data string) (*server, error) {
 	s, err := b.spawn(data, nil, "up")
 	if err != nil {
@@ -40,8 +40,8 @@ func (b *bench) start(ctx context.Context, data string) (*server, error) {
 	return s, s.listening(ctx)
 }
 
-// spawn runs one role of the service on a data folder, with settings from env
-// beside those of this process.
+// spawn runs one role of the service on a data folder, with env added to the
+// environment of this process.
 func (b *bench) spawn(data string, env []string, role string) (*server, error) {
 	s := &server{data: data, log: data + ".log", exited: make(chan struct{})}
 	logFile, err := os.Create(s.log)
@@ -56,7 +56,7 @@ func (b *bench) spawn(data string, env []string, role string) (*server, error) {
 	s.cmd = exec.Command(b.bin, args...)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
-	_ = os.Remove(filepath.Join(data, "server.json")) // of an earlier start
+	_ = os.Remove(filepath.Join(data, "server.json")) // from an earlier start
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s %s: %w", b.bin, role, err)
 	}
@@ -64,7 +64,7 @@ func (b *bench) spawn(data string, env []string, role string) (*server, error) {
 	return s, nil
 }
 
-// listening waits until the service says where it listens; one that does not is
+// listening waits until the service reports its address; one that does not is
 // stopped.
 func (s *server) listening(ctx context.Context) error {
 	deadline := time.After(30 * time.Second)
@@ -150,7 +150,7 @@ func (s *server) send(ctx context.Context, method, path, contentType string, bod
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// file is something to upload.
+// file is a file to upload.
 type file struct {
 	name string
 	open func() (io.ReadCloser, error)
@@ -165,7 +165,7 @@ func (s *server) upload(ctx context.Context, config sheaf.ParseConfig, files ...
 	return s.join(ctx, "", config, files...)
 }
 
-// join is upload into an open job, or a new one without an id.
+// join is upload into an open job, or into a new one if the id is empty.
 func (s *server) join(ctx context.Context, job string, config sheaf.ParseConfig, files ...file) (*sheaf.Job, error) {
 	pr, pw := io.Pipe()
 	defer pr.Close()
@@ -214,7 +214,7 @@ func writeParts(w *multipart.Writer, config sheaf.ParseConfig, files []file) err
 	return w.Close()
 }
 
-// ended waits for the end of a job, as a client does that waits.
+// ended waits for the end of a job, as a waiting client does.
 func (s *server) ended(ctx context.Context, id string) (*sheaf.Job, error) {
 	for {
 		var job sheaf.Job
@@ -232,7 +232,7 @@ func (s *server) ended(ctx context.Context, id string) (*sheaf.Job, error) {
 	}
 }
 
-// why is the first failure of a job.
+// why returns the first failure of a job.
 func (s *server) why(ctx context.Context, id string) string {
 	var list struct {
 		Items []taskstore.JobError `json:"items"`

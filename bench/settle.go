@@ -24,21 +24,20 @@ import (
 	"sheaf/internal/index/elastic"
 )
 
-// Elasticsearch settles for so long at most.
+// Limits of letting Elasticsearch settle.
 const (
 	settleMost = 60 // portions
 	settleTime = 6 * time.Minute
 )
 
-// settle brings both sides to where they are when they have been up for a day.
-// Elasticsearch compiles what it does often, for as long as it sees it done
-// more often than before: freshly started it spends three times on a page what
-// it spends later. Fleets that are up for hours have that behind them, and what
-// a page costs there is what is compared. So it is given what the documents of
-// the set become, as executors write it, again and again, until it has become
-// no cheaper for a while. Parsing them each time would take an hour.
-// The embedded default makes those chunks, and a fleet has one portion at last:
-// each side has done all of its work once before it is measured.
+// settle brings both sides to the state they reach after a day. Elasticsearch keeps
+// compiling code as it becomes hotter: freshly started it spends three times as
+// much on a page as later. What counts is the cost of a page on fleets that have
+// been up for hours. So Elasticsearch receives the results of the set's documents,
+// as executors write them, repeatedly, until it has not become cheaper for a while.
+// Parsing them each time would take an hour. The embedded default produces those
+// chunks, and a fleet finally processes one portion: each side has done all of its
+// work once before it is measured.
 func (b *bench) settle(ctx context.Context, set pdfSet) error {
 	var documents [][][]index.Entry
 	var pages int
@@ -89,16 +88,16 @@ func (b *bench) settle(ctx context.Context, set pdfSet) error {
 	return nil
 }
 
-// settled reports whether the last portions were no cheaper than those before.
-// A single one says little: what else the machine does moves it by a tenth.
+// settled reports whether the last portions were no cheaper than those before. A
+// single one means little: other load on the machine shifts it by a tenth.
 func settled(costs []float64) bool {
 	const last = 5
 	n := len(costs) - last
 	return n >= last && slices.Min(costs[n:]) > 0.97*slices.Min(costs[:n])
 }
 
-// results reads what documents have become: for each document the entries of
-// each of its ranges.
+// results reads the results of documents: for each document the entries of each of
+// its ranges.
 func results(ctx context.Context, dir string) (documents [][][]index.Entry, err error) {
 	blobs, err := files.Open(dir)
 	if err != nil {
@@ -106,7 +105,7 @@ func results(ctx context.Context, dir string) (documents [][][]index.Entry, err 
 	}
 	var keys []string
 	if err := blobs.List(ctx, "artifacts/", func(i blob.Info) bool {
-		if strings.HasSuffix(i.Key, ".parquet") { // beside them lies what was planned
+		if strings.HasSuffix(i.Key, ".parquet") { // plans are stored next to them
 			keys = append(keys, i.Key)
 		}
 		return true
@@ -114,7 +113,7 @@ func results(ctx context.Context, dir string) (documents [][][]index.Entry, err 
 		return nil, err
 	}
 	last := ""
-	for _, key := range keys { // those of a document stand together
+	for _, key := range keys { // those of a document are adjacent
 		stored, err := artifact.Load(ctx, blobs, key)
 		if err != nil {
 			return nil, err
@@ -133,9 +132,9 @@ func results(ctx context.Context, dir string) (documents [][][]index.Entry, err 
 	return documents, nil
 }
 
-// indexed writes documents to an index of their own as executors do: range by
-// range, as many at a time as wait for the index there, and what a document has
-// become visible and counted at its end. Then the index is removed.
+// indexed writes documents to a separate index as executors do: range by range,
+// with the same number waiting for the index concurrently, and a document made
+// visible and counted at its end. Then the index is removed.
 func indexed(ctx context.Context, url string, documents [][][]index.Entry) (err error) {
 	prefix := "settle" + sheaf.NewID()
 	model := static.Default().Model()
@@ -145,7 +144,7 @@ func indexed(ctx context.Context, url string, documents [][][]index.Entry) (err 
 	}
 	defer func() { err = errors.Join(err, x.Close(), dropIndexes(ctx, url, prefix)) }()
 	all, within := errgroup.WithContext(ctx)
-	const waiting = 48 // with the six workers of two cores
+	const waiting = 48 // for the six workers of two cores
 	all.SetLimit(waiting)
 	within = index.WithConcurrency(within, waiting)
 	for _, ranges := range documents {
@@ -175,8 +174,8 @@ func indexed(ctx context.Context, url string, documents [][][]index.Entry) (err 
 	return all.Wait()
 }
 
-// dropIndexes removes the indexes of a prefix once nothing of them is merged
-// any more: what was left undone would be done while something else is measured.
+// dropIndexes removes the indexes of a prefix once their merges have finished:
+// pending ones would run while something else is measured.
 func dropIndexes(ctx context.Context, url, prefix string) error {
 	es := &server{url: url}
 	var stats struct {

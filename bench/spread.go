@@ -15,7 +15,7 @@ import (
 )
 
 // fleetSpread has two executors of a fleet read one manual of 1,000 pages, and
-// counts the pages of each, and those that were read more than once.
+// counts the pages read by each, and those read more than once.
 func (b *bench) fleetSpread(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("fleet.spread", "no corpus")

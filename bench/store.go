@@ -22,28 +22,28 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// bare is the real store, queue, keeper and executor around tasks that only do
-// what a measure wants.
+// bare is the real store, queue, keeper and executor around tasks that do only what
+// a measurement needs.
 type bare struct {
 	store   *sqlstore.Store
 	queue   queue.Queue
 	feeds   bool
 	workers int
-	batch   int // tasks that may be held for each of them, 0 for the executor's default
-	// parse is what a standard task does; it may be nil. It is called with
-	// the claim just won.
+	batch   int // tasks held for each of them, 0 for the executor's default
+	// parse is the work of a standard task; it may be nil. It is called with the
+	// claim just won.
 	parse func(ctx context.Context, t *sheaf.Task)
-	// ended is called with each task that is about to be completed.
+	// ended is called with each task about to be completed.
 	ended func(t *sheaf.Task)
-	// promoted is called with how long after its time each task was queued that
-	// had to wait for one. It may be nil.
+	// promoted is called with how long after its due time each waiting task was
+	// queued. It may be nil.
 	promoted func(lane sheaf.Lane, late time.Duration)
 	pids     []int  // of the engines
-	dsn      string // of the store on a server
+	dsn      string // of a server's store
 	redis    redisstream.Config
 }
 
-// spent is what work on tasks took.
+// spent is the cost of work on tasks.
 type spent struct {
 	tasks   int
 	wall    time.Duration
@@ -53,7 +53,7 @@ type spent struct {
 
 func (s spent) rate() float64 { return float64(s.tasks) / s.wall.Seconds() }
 
-// each is CPU-ms per task.
+// each returns CPU-ms per task.
 func (s spent) each(cpu time.Duration) float64 { return cpu.Seconds() * 1e3 / float64(s.tasks) }
 
 func (p *bare) close() {
@@ -73,7 +73,7 @@ func openStore(ctx context.Context, c sqlstore.Config) (*sqlstore.Store, error) 
 	return store, nil
 }
 
-// embedded is the parts of the default: SQLite and the queue that reads it.
+// embedded returns the parts of the default: SQLite and the queue on it.
 func (b *bench) embedded(ctx context.Context, name string) (*bare, error) {
 	store, err := openStore(ctx, sqlstore.Config{Driver: "sqlite", DSN: filepath.Join(b.tmp, name, "sheaf.db")})
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) embedded(ctx context.Context, name string) (*bare, error) {
 	return &bare{store: store, queue: sqlqueue.New(store, sqlqueue.Config{}), workers: 6}, nil
 }
 
-// tenant makes a tenant with a dataset named after it.
+// tenant creates a tenant with a dataset named after it.
 func (p *bare) tenant(ctx context.Context, id string, weight, most int) error {
 	if _, err := p.store.CreateTenant(ctx, sheaf.Tenant{ID: id, Name: id, Weight: weight, Cap: most}); err != nil {
 		return err
@@ -91,13 +91,13 @@ func (p *bare) tenant(ctx context.Context, id string, weight, most int) error {
 	return err
 }
 
-// document makes a document whose plan will yield n tasks of one page each. It
+// document creates a document whose plan will yield n tasks of one page each. It
 // returns the id of the plan.
 func (p *bare) document(ctx context.Context, tenant string, n int) (planID string, err error) {
 	return p.later(ctx, tenant, n, time.Time{})
 }
 
-// later is document with a plan that waits for a time, unless that is zero.
+// later is document with a plan scheduled for a time, unless that is zero.
 func (p *bare) later(ctx context.Context, tenant string, n int, at time.Time) (planID string, err error) {
 	id, payload := sheaf.NewID(), json.RawMessage(fmt.Sprint(n))
 	planID = sheaf.NewID()
@@ -108,7 +108,7 @@ func (p *bare) later(ctx context.Context, tenant string, n int, at time.Time) (p
 	return planID, err
 }
 
-// planned makes a document and plans it at once.
+// planned creates a document and plans it at once.
 func (p *bare) planned(ctx context.Context, tenant string, n int) error {
 	id, err := p.document(ctx, tenant, n)
 	if err != nil {
@@ -145,7 +145,8 @@ func (f processor) Process(ctx context.Context, t *sheaf.Task) (taskstore.Comple
 	return f(ctx, t)
 }
 
-// run starts the keeper and one executor and returns what stops them and waits.
+// run starts the keeper and one executor and returns a function that stops them and
+// waits.
 func (p *bare) run(ctx context.Context, withKeeper bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -199,8 +200,8 @@ func (p *bare) claims(ctx context.Context, tenants, documents, each int) (spent,
 	return p.work(ctx, tenants, documents, sheaf.KindParse, documents*each, documents*each, func(tenant string) error { return p.planned(ctx, tenant, each) })
 }
 
-// work has documents made for tenants that share the workers evenly, and works
-// until so many tasks of the last kind have ended, which are tasks in all.
+// work creates documents for tenants that share the workers evenly, and works until
+// that many tasks of kind last have ended; tasks is the total number of tasks.
 func (p *bare) work(ctx context.Context, tenants, documents int, last sheaf.TaskKind, ends, tasks int, document func(tenant string) error) (spent, error) {
 	for i := range tenants {
 		if err := p.tenant(ctx, fmt.Sprintf("t%d", i), 1, 1000); err != nil {
@@ -222,8 +223,8 @@ func (p *bare) work(ctx context.Context, tenants, documents int, last sheaf.Task
 	return p.until(ctx, over, tasks)
 }
 
-// until works until over, when so many tasks have ended, and answers what that
-// took. Up to a task a worker has its end yet to be written then.
+// until works until over is closed, after that many tasks, and returns the cost. By
+// then up to one task per worker has yet to be marked as ended.
 func (p *bare) until(ctx context.Context, over <-chan struct{}, tasks int) (spent, error) {
 	count := p.counter(tasks)
 	stop := p.run(ctx, true)
@@ -238,7 +239,8 @@ func (p *bare) until(ctx context.Context, over <-chan struct{}, tasks int) (spen
 	}
 }
 
-// counter begins to count what work on so many tasks takes, until count.
+// counter starts counting the cost of work on that many tasks, until count is
+// called.
 func (p *bare) counter(tasks int) (count func() spent) {
 	cpu := func() []time.Duration {
 		used := []time.Duration{cpuTime(os.Getpid())}
@@ -257,7 +259,7 @@ func (p *bare) counter(tasks int) (count func() spent) {
 	}
 }
 
-// storeCycles measures the whole way of tasks that do nothing on SQLite.
+// storeCycles measures the whole path of no-op tasks on SQLite.
 func (b *bench) storeCycles(ctx context.Context) error {
 	p, err := b.embedded(ctx, "cycles")
 	if err != nil {
@@ -275,7 +277,7 @@ func (b *bench) storeCycles(ctx context.Context) error {
 }
 
 // fairness measures how long the one-page documents of one tenant wait while
-// another has 10,000 tasks queued, and how the work is shared by weight.
+// another has 10,000 tasks queued, and how work is shared by weight.
 func (b *bench) fairness(ctx context.Context) error {
 	if err := b.fairWait(ctx); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// columns of the tables, as an export of orders has them.
+// columns of the tables, as in an export of orders.
 var columns = []string{"order", "customer", "city", "amount", "shipped"}
 
 var cities = strings.Fields("Aachen Bergen Coimbra Dortmund Espoo Firenze Gdynia Hamburg Innsbruck Jena Kiel Lyon Malmo Nantes Oslo Porto")
@@ -59,9 +59,9 @@ func writeCSV(w io.Writer, rows int) error {
 	return nil
 }
 
-// writeWorkbook writes the least that makes a workbook, with shared strings as
-// spreadsheet programs write them. The library that reads workbooks here takes
-// minutes to write one of this size.
+// writeWorkbook writes a minimal workbook, with shared strings as spreadsheet
+// programs write them. The library that reads workbooks here takes minutes to write
+// one of this size.
 func writeWorkbook(w io.Writer, rows int) error {
 	z := zip.NewWriter(w)
 	z.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flate.BestSpeed) })

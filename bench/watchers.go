@@ -26,20 +26,20 @@ const (
 	watchStreams  = 500
 	watchPollers  = 500
 	watchPoll     = 2 * time.Second
-	watchJobs     = 8                // that work is fed by, each followed by its share of the watchers
-	watchIdle     = 15 * time.Second // measured on a fleet that does nothing, without and with watchers
-	watchPhase    = 15 * time.Second // measured at work, with and without watchers by turns
+	watchJobs     = 8                // jobs that supply the work, each followed by its share of the watchers
+	watchIdle     = 15 * time.Second // measured on an idle fleet, without and with watchers
+	watchPhase    = 15 * time.Second // measured under load, alternating with and without watchers
 	watchSettle   = 2 * time.Second  // before each
 	watchRounds   = 8
-	watchFiles    = 100      // of each job
-	watchDocument = 10 << 10 // bytes of text of each
+	watchFiles    = 100      // per job
+	watchDocument = 10 << 10 // bytes of text per document
 )
 
-// watchers measures what 500 event streams and 500 pollers cost a fleet: on one
-// that does nothing the CPU of its processes and engines, on one at work the
-// pages it makes searchable and how long an upload and a search take. The
-// watchers run beside it on the same machine, and what they use themselves is no
-// cost of being watched: while nobody watches, as much CPU time is burned.
+// watchers measures the cost of 500 event streams and 500 pollers to a fleet: on an
+// idle one the CPU of its processes and engines, on a busy one the rate of
+// searchable pages and the latency of uploads and searches. The watchers run on the
+// same machine, and their own CPU time must not count: in the phases without
+// watchers, as much CPU time is burned.
 func (b *bench) watchers(ctx context.Context) error {
 	return b.servedByFleet(ctx, "watchers", func(s *server, parts map[string]int) error {
 		if _, err := b.idleWatchers(ctx, s, parts); err != nil {
@@ -49,17 +49,18 @@ func (b *bench) watchers(ctx context.Context) error {
 	}, fmt.Sprintf("SHEAF_SERVER_MAX_STREAMS=%d", 2*watchStreams))
 }
 
-// crowd is watchers of jobs, which end with stop.
+// crowd is watchers of jobs, until stop.
 type crowd struct {
 	stop            context.CancelFunc
 	all             sync.WaitGroup
 	open            atomic.Int64 // streams
 	frames, answers atomic.Int64
-	same            atomic.Int64 // answers 304
+	same            atomic.Int64 // 304 answers
 	failed          atomic.Pointer[string]
 }
 
-// watch starts streams and pollers; job names the job that the i-th follows now.
+// watch starts streams and pollers; job names the job that the i-th currently
+// follows.
 func watch(ctx context.Context, s *server, streams, pollers int, job func(i int) string) *crowd {
 	ctx, stop := context.WithCancel(ctx)
 	c := &crowd{stop: stop}
@@ -113,10 +114,10 @@ func (c *crowd) stream(ctx context.Context, s *server, job string) error {
 			c.frames.Add(1)
 		}
 	}
-	return nil // over, or the server wants it to come back
+	return nil // over, or the server wants a reconnect
 }
 
-// poll asks for a job on one connection, as a client does that keeps answers.
+// poll polls a job on one connection, as a client with a cache does.
 func (c *crowd) poll(ctx context.Context, s *server, job func() string) error {
 	conn, r, err := dial(ctx, s)
 	if err != nil {
@@ -165,7 +166,7 @@ func dial(ctx context.Context, s *server) (net.Conn, *bufio.Reader, error) {
 	return conn, bufio.NewReaderSize(conn, 4096), nil
 }
 
-// end stops the watchers, and answers what went wrong with one.
+// end stops the watchers, and returns the first error.
 func (c *crowd) end() error {
 	c.stop()
 	c.all.Wait()
@@ -175,7 +176,7 @@ func (c *crowd) end() error {
 	return nil
 }
 
-// text is a document of random words that no other equals.
+// text returns a unique document of random words.
 func (b *bench) text(n int) file {
 	b.texts++
 	head := fmt.Sprintf("document %d\n", b.texts)
@@ -192,7 +193,7 @@ func (b *bench) text(n int) file {
 	}}
 }
 
-// cpuOf is the CPU time that processes have used.
+// cpuOf returns the CPU time used by processes.
 func cpuOf(pids map[string]int) (t time.Duration) {
 	for _, pid := range pids {
 		t += cpuTime(pid)
@@ -205,7 +206,7 @@ func (b *bench) idleWatchers(ctx context.Context, s *server, parts map[string]in
 	if err == nil {
 		_, err = s.ended(ctx, job.ID)
 	}
-	if err == nil { // one that waits for long, since a stream of one that is over ends
+	if err == nil { // one that waits for long, since the stream of a finished job ends
 		err = s.call(ctx, http.MethodPost, "/v1/datasets/default:pause", nil, nil)
 	}
 	if err == nil {
@@ -214,7 +215,7 @@ func (b *bench) idleWatchers(ctx context.Context, s *server, parts map[string]in
 	if err != nil {
 		return 0, err
 	}
-	spent := func() float64 { // CPU-ms in a second
+	spent := func() float64 { // CPU-ms per second
 		before, begun := cpuOf(parts), time.Now()
 		time.Sleep(watchIdle)
 		return (cpuOf(parts) - before).Seconds() * 1e3 / time.Since(begun).Seconds()
@@ -252,7 +253,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 		return err
 	}
 	defer db.Close()
-	var mu sync.Mutex // of b.texts and of what is measured
+	var mu sync.Mutex // for b.texts and the measurements
 	for i := range jobs {
 		first := make(chan struct{})
 		begun := sync.OnceFunc(func() { close(first) })
@@ -271,7 +272,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 				}
 				if before == "" {
 					begun()
-				} else if err == nil { // one more job waits all the time, so that the executor always has work
+				} else if err == nil { // one more job always waits, so that the executor never runs idle
 					_, err = s.ended(ctx, before)
 				}
 				fail(err)
@@ -316,7 +317,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 			return s.call(ctx, http.MethodPost, "/v1/datasets/default/search", search.Request{Query: "claim worker lease"}, nil)
 		})
 	})
-	// Of the store: what watchers are shown of a job may be seconds old.
+	// From the store: what watchers see of a job may be seconds old.
 	done := func() (n int, at time.Time, err error) {
 		err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE state='done' AND kind='parse'").Scan(&n)
 		return n, time.Now(), err
@@ -325,7 +326,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 	var frames, answers, same int64
 	var parted [2]map[string]float64 // CPU-ms of each process and engine
 	parted[0], parted[1] = map[string]float64{}, map[string]float64{}
-	var base, watching float64 // CPUs that this process uses beside its watchers, and for them
+	var base, watching float64 // CPUs that this process uses besides its watchers, and for them
 	turn := func(in int) error {
 		time.Sleep(watchSettle)
 		before, from, err := done()
@@ -350,7 +351,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 		}
 		own := used.Seconds() / until.Sub(from).Seconds()
 		switch in {
-		case -1: // nobody watches and nothing is burned
+		case -1: // neither watchers nor burning
 			base = own
 			return nil
 		case 1:
@@ -376,13 +377,13 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 		defer burn(ctx, watching)()
 		return turn(0)
 	}
-	if err := watched(); err != nil { // says what to burn, and is not counted
+	if err := watched(); err != nil { // determines how much to burn, and is not counted
 		return err
 	}
 	rates[1], costs[1], parted[1], uploads, searches = nil, nil, map[string]float64{}, [2][]time.Duration{}, [2][]time.Duration{}
 	for round := range watchRounds {
 		turns := []func() error{watched, unwatched}
-		if round%2 == 1 { // a machine that gets slower or faster makes no difference
+		if round%2 == 1 { // cancels out drift in the machine's speed
 			slices.Reverse(turns)
 		}
 		for _, t := range turns {
@@ -400,7 +401,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 		}
 		return sum / float64(len(r))
 	}
-	var halves [2][]float64 // of the turns without watchers, by turns: what they differ by is noise
+	var halves [2][]float64 // of the phases without watchers, alternating: their difference is noise
 	for i, r := range rates[0] {
 		halves[i%2] = append(halves[i%2], r)
 	}
@@ -422,7 +423,7 @@ func (b *bench) watchersAtWork(ctx context.Context, s *server, parts map[string]
 	return nil
 }
 
-// burn uses so many CPUs until it is stopped.
+// burn uses that many CPUs until stopped.
 func burn(ctx context.Context, cpus float64) (stop func()) {
 	const slice = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,10 +1,10 @@
-// Command answers measures whether search finds the page that answers a
-// question: over the documents of a data folder whose service is stopped, with
-// questions that a file gives or that are made from the documents themselves.
+// Command answers measures whether search finds the page that answers a question:
+// over the documents of a stopped service's data folder, with questions from a file
+// or generated from the documents.
 //
 //	go run ./bench/answers -data FOLDER [-questions FILE] [-make N] [-model NAME]
 //
-// A line of the file is {"question": …, "document": NAME, "pages": [N, …]}.
+// Each line of the file is {"question": …, "document": NAME, "pages": [N, …]}.
 package main
 
 import (
@@ -32,10 +32,10 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// question has pages of a document that answer it.
+// question is a question and the pages of a document that answer it.
 type question struct {
 	Question string `json:"question"`
-	Document string `json:"document"` // its name, without extension
+	Document string `json:"document"` // name, without extension
 	Pages    []int  `json:"pages"`
 }
 
@@ -157,7 +157,7 @@ func run(ctx context.Context) error {
 	return lines.Err()
 }
 
-// rank is that of the first page that answers q, 0 for none.
+// rank returns the rank of the first page that answers q, 0 for none.
 func (c *collection) rank(ctx context.Context, q question, r search.Request) (int, error) {
 	answer, err := c.searcher.Search(ctx, sheaf.LocalTenant, r)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *collection) rank(ctx context.Context, q question, r search.Request) (in
 	return eval.Score(answer.Hits, expected).Rank, nil
 }
 
-// summary tells hit@1, hit@5, hit@10 and the mean reciprocal rank.
+// summary formats hit@1, hit@5, hit@10 and the mean reciprocal rank.
 func summary(ranks []int) string {
 	results := make([]taskstore.QueryResult, len(ranks))
 	for i, r := range ranks {

@@ -16,15 +16,16 @@ import (
 	"sheaf"
 )
 
-// made is a chunk that questions are made of.
+// made is a chunk from which questions are generated.
 type made struct {
 	document string
 	chunk    sheaf.Chunk
 }
 
-// makeQuestions writes n questions, of three kinds in turn: after a heading,
-// after labels of a table's rows, and after words of a sentence; half of them
-// name the document. The page that a question was made from answers it.
+// makeQuestions writes n questions, alternating between three kinds: from a
+// heading, from the row labels of a table, and from words of a sentence; half of
+// them name the document. The page that a question was generated from is its
+// answer.
 func makeQuestions(ctx context.Context, indexFile, to string, n int) (err error) {
 	db, err := sql.Open("sqlite", "file:"+indexFile+"?mode=ro")
 	if err != nil {
@@ -94,7 +95,7 @@ func makeQuestions(ctx context.Context, indexFile, to string, n int) (err error)
 	return nil
 }
 
-// some keeps each word with a chance of three in four.
+// some keeps each word with a probability of three in four.
 func some(r *rand.Rand, words []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(words), func(string) bool { return r.IntN(4) == 0 }), " ")
 }

@@ -11,13 +11,13 @@ import (
 	"sheaf/internal/search"
 )
 
-// train fits the weights of the ranker: of the candidates of each question, one
-// of the right page is to be above those of all others (pairwise logistic loss,
-// no weight below zero). It prints the weights, which sum to one, for rank.go,
-// and beside them that of the vector side.
+// train fits the ranker's weights: among a question's candidates, one from the
+// right page should rank above all others (pairwise logistic loss, non-negative
+// weights). It prints the weights, which sum to one, for rank.go, and also that of
+// the vector side.
 func (c *collection) train(ctx context.Context, questions []question) error {
-	type pair map[string]float64 // the right one's features less a wrong one's
-	var pairs [][]pair           // of each question
+	type pair map[string]float64 // the right candidate's features minus a wrong one's
+	var pairs [][]pair           // per question
 	names := make(map[string]bool)
 	for _, q := range questions {
 		answer, err := c.searcher.Search(ctx, sheaf.LocalTenant, search.Request{Query: q.Question, Limit: 100, Explain: true})

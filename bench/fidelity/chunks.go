@@ -21,7 +21,7 @@ type boundaries struct {
 	files, chunks, headed      int
 	tokens                     []int
 	section, sentence, between int // changes of heading or kind, ends of sentences, ends of lines and items
-	inside                     int // the next chunk goes on with a small letter
+	inside                     int // the next chunk continues in lower case
 }
 
 // count adds the chunks of one document, in order.
@@ -53,8 +53,8 @@ func (b *boundaries) count(chunks []sheaf.Chunk) {
 	}
 }
 
-// chunksSection is the part of the page that says where chunks end, cut as
-// documents are by default.
+// chunksSection is the section of the page on where chunks end, with the default
+// settings.
 func chunksSection(ctx context.Context, pool *child.Pool, known *parser.Registry, corpus string) (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "## Chunks\n\n| files | number | chunks | tokens, median | 90 %% | below 50 | under a heading | end with a section or table | with a sentence | with a line or item | inside a sentence |\n|---|---|---|---|---|---|---|---|---|---|---|\n")

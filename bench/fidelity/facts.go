@@ -18,24 +18,23 @@ import (
 	"sheaf/parser/child"
 )
 
-// A fact is something small that is true of a page of the corpus: what stands
-// before what, which words are not next to each other, which figure is in the
-// row of a label. Facts are independent of how a program cuts a page into
-// blocks. They were drawn where pdftotext and mutool agree; pages were left out
-// whose order nobody prints: charts, diagrams, rows of check boxes, running
-// heads in the middle of a sentence.
+// A fact is a small truth about a page of the corpus: what precedes what, which
+// words are not adjacent, which figure is in the row of a label. Facts are
+// independent of how a program splits a page into blocks. They were drawn where
+// pdftotext and mutool agree; pages without a natural reading order were excluded:
+// charts, diagrams, rows of check boxes, running heads in mid-sentence.
 type fact struct {
 	File string `json:"file"` // in the corpus
 	Page int    `json:"page"`
 	Fact string `json:"fact"` // before, absent, present, or left
-	A    string `json:"a"`    // words in small letters, as words finds them
+	A    string `json:"a"`    // lower-case words, as returned by words
 	B    string `json:"b,omitempty"`
 }
 
 //go:embed facts.jsonl
 var factData string
 
-// factsHold is the target: the share of facts that hold.
+// factsHold is the target share of facts that hold.
 const factsHold = .97
 
 func loadFacts() (out []fact, err error) {
@@ -83,13 +82,13 @@ func (f fact) holds(u sheaf.UnitResult) bool {
 	return false
 }
 
-// inOrder reports whether a row has a and, after it, b.
+// inOrder reports whether a row contains a and, after it, b.
 func inOrder(row []string, a, b string) bool {
 	_, after, ok := strings.Cut(" "+strings.Join(row, " ")+" ", " "+a+" ")
 	return ok && strings.Contains(" "+after, " "+b+" ")
 }
 
-// factsSection counts the facts that hold over the corpus.
+// factsSection counts the facts that hold across the corpus.
 func factsSection(ctx context.Context, pool *child.Pool, corpus string, explain int) (string, error) {
 	all, err := loadFacts()
 	if err != nil {
@@ -137,7 +136,7 @@ func factsSection(ctx context.Context, pool *child.Pool, corpus string, explain 
 	return b.String(), nil
 }
 
-// byPage groups facts, which are in order, by their page.
+// byPage groups sorted facts by page.
 func byPage(all []fact) [][]fact {
 	var out [][]fact
 	for i, f := range all {

@@ -1,7 +1,7 @@
-// Command fidelity measures how well the text that Sheaf reads agrees with
-// what well-known converters read from the same files: pdftotext and mutool
-// page by page for PDF, pandoc and LibreOffice for DOCX, PPTX, HTML and EPUB.
-// It prints a table and writes docs/fidelity.md.
+// Command fidelity measures how well the text that Sheaf reads agrees with that of
+// well-known converters for the same files: pdftotext and mutool page by page for
+// PDF, pandoc and LibreOffice for DOCX, PPTX, HTML and EPUB. It prints a table and
+// writes docs/fidelity.md.
 package main
 
 import (
@@ -30,27 +30,27 @@ import (
 )
 
 const (
-	// leastWords is what a reference must hold to be compared with: of a few
-	// words, one decides.
+	// leastWords is the minimum size of a usable reference: with few words, a
+	// single one decides.
 	leastWords = 20
-	// mostPages of one PDF count, so that no manual outweighs the others.
+	// mostPages limits the pages per PDF, so that no manual outweighs the others.
 	mostPages = 60
-	// referenceTime is what a converter gets for one file.
+	// referenceTime is a converter's time limit per file.
 	referenceTime = 60 * time.Second
 )
 
-// realistic are the projects whose PDFs look like what people upload, not
-// crafted edge cases.
+// realistic are the projects whose PDFs resemble what people upload, not crafted
+// edge cases.
 var realistic = []string{"docling", "unstructured", "kreuzberg", "markitdown", "cocoindex", "kernel-memory", "pdfplumber"}
 
 // set is a row of the table.
 type set struct {
 	name       string
 	folder     string
-	prefixes   []string // of file names; nil takes all
-	per        string   // what is scored: file or page
+	prefixes   []string // of file names; nil accepts all
+	per        string   // unit of scoring: file or page
 	references []reference
-	target     float64 // of word F1 against the first reference, 0 for none
+	target     float64 // for word F1 against the first reference, 0 for none
 }
 
 var sets = []set{
@@ -62,31 +62,31 @@ var sets = []set{
 	{"EPUB", "epub", nil, "file", []reference{pandoc("epub")}, 0},
 }
 
-// agreement is the word F1 at which two references of a page are taken to have
-// read the same: where they do not, neither shows what stands there.
+// agreement is the word F1 from which two references of a page are considered
+// equal: below it, neither is reliable.
 const agreement = .9
 
 // score compares one file, or one page, with its references.
 type score struct {
 	name   string
 	words  float64 // F1 of the bags of words, against the first reference
-	runs   float64 // and of the runs of three words
+	runs   float64 // likewise for runs of three words
 	second float64 // F1 of the bags of words against the second, negative without one
-	differ string  // words that one side has and the other does not, when asked for
+	differ string  // words that only one side has, on request
 }
 
 type result struct {
 	set
 	files    int
-	refused  int // with a reason
+	refused  int // with a stated reason
 	failed   int // crashes and time-outs
-	none     int // the reference could not read it, or held too little
+	none     int // the reference could not read it, or had too few words
 	disputed int // pages whose references differ
 	scores   []score
 }
 
 func main() {
-	child.MaybeRun(formats.All(formats.FromEnviron())) // the pool of parsers starts this program again
+	child.MaybeRun(formats.All(formats.FromEnviron())) // the parser pool starts this program again
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -112,8 +112,8 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("%s is not installed (Debian: apt-get install poppler-utils mupdf-tools pandoc libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui)", tool)
 		}
 	}
-	// In other fonts LibreOffice breaks lines elsewhere, and cells with them: cell F1 of its tables was 0.825 without
-	// these and 0.851 with them.
+	// With other fonts LibreOffice breaks lines elsewhere, and cells with them:
+	// cell F1 of its tables was 0.825 without these and 0.851 with them.
 	if fonts, err := exec.Command("fc-list").Output(); err != nil || !strings.Contains(string(fonts), "Liberation") {
 		return errors.New("the Liberation fonts are not installed, in which the documents are printed (Debian: apt-get install fontconfig fonts-liberation2)")
 	}
@@ -253,7 +253,7 @@ func measure(ctx context.Context, pool *child.Pool, known *parser.Registry, s se
 	return r, nil
 }
 
-// differences lists the words that are in one bag and not in the other.
+// differences lists the words that are in only one bag.
 func differences(got, want []string) string {
 	count := map[string]int{}
 	for _, w := range got {
@@ -273,7 +273,7 @@ func differences(got, want []string) string {
 	return fmt.Sprintf("\n    made:%s\n    lost:%s", made.String(), lost.String())
 }
 
-// read returns the words that the product finds: per page of a PDF, else of
+// read returns the words that the product finds: per page of a PDF, otherwise of
 // the whole file.
 func read(ctx context.Context, pool *child.Pool, known *parser.Registry, path string) ([][]string, error) {
 	all, format, err := units(ctx, pool, known, path)
@@ -299,7 +299,7 @@ func read(ctx context.Context, pool *child.Pool, known *parser.Registry, path st
 	return out, nil
 }
 
-// units reads a file, of a PDF the first pages.
+// units reads a file; of a PDF, the first pages.
 func units(ctx context.Context, pool *child.Pool, known *parser.Registry, path string) (all []sheaf.UnitResult, format string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -358,7 +358,7 @@ func blockWords(b sheaf.Block) []string {
 	return out
 }
 
-// words are runs of letters, digits and marks, in lower case.
+// words returns the runs of letters, digits and marks, in lower case.
 func words(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
@@ -418,7 +418,7 @@ func line(r *result) string {
 		mean, verdict(mean, r.target), second, r.mean(func(s score) float64 { return s.runs }), low)
 }
 
-// verdict says a target and whether a figure meets it.
+// verdict formats a target and whether a figure meets it.
 func verdict(got, target float64) string {
 	if target == 0 {
 		return "–"

@@ -14,9 +14,9 @@ import (
 
 // reference is another program that reads the same files.
 type reference struct {
-	command string // as a person would type it, FILE in place of the file
-	// read returns the words per page, or of the whole file as one; files that
-	// it cannot read are missing.
+	command string // as typed by a user, with FILE for the file
+	// read returns the words per page, or of the whole file as one; files it cannot
+	// read are missing.
 	read func(ctx context.Context, paths []string, tmp string) (map[string][][]string, error)
 }
 
@@ -29,8 +29,8 @@ func pandoc(format string) reference {
 	return perFile("pandoc -f "+format+" -t plain --wrap=none FILE", false)
 }
 
-// perFile is a program that prints a file's text. pdftotext and mutool end
-// each page with a form feed.
+// perFile is a program that prints a file's text. pdftotext and mutool end each
+// page with a form feed.
 func perFile(command string, pages bool) reference {
 	return reference{command, func(ctx context.Context, paths []string, _ string) (map[string][][]string, error) {
 		out := map[string][][]string{}
@@ -45,7 +45,7 @@ func perFile(command string, pages bool) reference {
 				}
 			}
 			text, err := output(ctx, args)
-			if err != nil && !(pages && len(text) > 0) { // one bad page does not spoil the others
+			if err != nil && !(pages && len(text) > 0) { // one bad page does not affect the others
 				continue
 			}
 			if pages {
@@ -70,11 +70,11 @@ func output(ctx context.Context, args []string) (string, error) {
 	return text.String(), err
 }
 
-// officeBatch is how many files one start of LibreOffice converts: a start
-// costs more than a file, and a file that crashes it takes the batch's rest.
+// officeBatch is how many files are converted per start of LibreOffice: a start
+// costs more than a file, and a file that crashes it loses the rest of the batch.
 const officeBatch = 16
 
-// office is LibreOffice, converting to text itself or by way of PDF.
+// office is LibreOffice, converting to text directly or via PDF.
 func office(filter, ext string) reference {
 	name := "soffice --headless --convert-to \"" + filter + "\" FILE"
 	if ext == "pdf" {
@@ -112,8 +112,8 @@ func office(filter, ext string) reference {
 	}}
 }
 
-// convert runs LibreOffice over files, with a profile of its own. What it
-// could not convert is missing in dir; that is no error.
+// convert runs LibreOffice on files, with its own profile. Files it could not
+// convert are missing in dir; that is not an error.
 func convert(ctx context.Context, filter, dir string, paths []string, tmp string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*referenceTime)
 	defer cancel()

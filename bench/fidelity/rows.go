@@ -22,22 +22,23 @@ import (
 	"sheaf/parser/child"
 )
 
-// Row integrity: the label and all figures of a row of a financial statement
-// stand in one line of one chunk. What the rows are is read from
-// pdftotext -layout, which sets a page as it was printed.
+// Row integrity: the label and all figures of a row of a financial statement are in
+// one line of one chunk. The expected rows are read from pdftotext -layout, which
+// preserves the printed layout.
 
-// rowsIntact is the target: the share of rows that stay whole.
+// rowsIntact is the target share of rows that stay intact.
 const rowsIntact = .95
 
 const (
-	leastFigures = 2  // of a row: one may be a year in a sentence
-	leastRows    = 10 // of a statement's page
-	titleLines   = 12 // in which the statement is named
+	leastFigures = 2  // per row: one may be a year in a sentence
+	leastRows    = 10 // on a statement's page
+	titleLines   = 12 // that may name the statement
 )
 
 var (
 	statementTitle = regexp.MustCompile(`(?i)(statements? of (consolidated )?(\w+ ){0,3}(income|operations|earnings|cash flows?|financial position|comprehensive|stockholders|shareholders|shareowners|changes in|equity)|balance sheets?)`)
-	// figure is a number as statements print it: with a sign, in brackets, as a percentage.
+	// figure is a number as printed in statements: with a sign, in brackets, as a
+	// percentage.
 	figure   = regexp.MustCompile(`^[$€£(–—-]*\d[\d,]*(\.\d+)?[)%]*$`)
 	apart    = regexp.MustCompile(`\s{2,}|\$\s*`)
 	digitRun = regexp.MustCompile(`\d[\d,]*(\.\d+)?`)
@@ -53,7 +54,7 @@ func (r row) String() string {
 	return strings.Join(r.label, " ") + " | " + strings.Join(r.figures, " ")
 }
 
-// statementRows are the rows of a page set by pdftotext -layout.
+// statementRows returns the rows of a page from pdftotext -layout.
 func statementRows(page string) []row {
 	var out []row
 	for line := range strings.SplitSeq(page, "\n") {
@@ -84,8 +85,8 @@ func isStatement(page string) bool {
 	return statementTitle.MatchString(title) && len(statementRows(page)) >= leastRows
 }
 
-// intact reports whether one line holds the row and not much more: a table run
-// together into one line keeps no row.
+// intact reports whether one line contains the row and not much more: a table run
+// together into one line does not keep rows.
 func (r row) intact(lines []textLine) bool {
 	return slices.ContainsFunc(lines, func(l textLine) bool {
 		if len(l.figures) > 2*len(r.figures)+2 {
@@ -121,10 +122,10 @@ func linesOf(text string) []textLine {
 	return out
 }
 
-// pageLines reads lines by page, of the pages asked for.
+// pageLines reads lines by page, for the requested pages.
 type pageLines func(ctx context.Context, path string, pages []int) (map[int][]textLine, error)
 
-// chunkLines are the lines of the product's chunks, cut as by default.
+// chunkLines are the lines of the product's chunks, with default settings.
 func chunkLines(pool *child.Pool) pageLines {
 	return func(ctx context.Context, path string, pages []int) (map[int][]textLine, error) {
 		src := child.Source{Path: path, Format: "pdf", Options: parser.Options{Name: filepath.Base(path), MediaType: parser.MediaPDF, Config: settings.Default}}
@@ -165,7 +166,7 @@ for p in r.pages:
     print(json.dumps({"page": get("page_number"), "text": "\n".join([get("content") or ""] + tables)}))
 `
 
-// kreuzbergLines are those of the kreuzberg package of a Python.
+// kreuzbergLines are those of the kreuzberg package in a Python installation.
 func kreuzbergLines(python string) pageLines {
 	return func(ctx context.Context, path string, _ []int) (map[int][]textLine, error) {
 		ctx, cancel := context.WithTimeout(ctx, 5*referenceTime)

@@ -15,14 +15,14 @@ import (
 	"sheaf/parser/child"
 )
 
-// tableResult sums a set. Precision and recall are means over documents.
+// tableResult totals a set. Precision and recall are means over documents.
 type tableResult struct {
 	tableSet
 	documents, tables int
 	missing           int // not printed by LibreOffice, or not read
 	wordP, wordR      float64
 	cellP, cellR      float64
-	headers, named    int // tables whose source names columns, and of those the ones found with exactly these names
+	headers, named    int // tables whose source names columns, and those found with exactly these names
 	worst             []string
 }
 
@@ -52,7 +52,7 @@ func measureTables(ctx context.Context, pool *child.Pool, set tableSet) (*tableR
 		columns := map[string]bool{}
 		for _, t := range found {
 			rows := t.Rows
-			if !slices.Equal(t.Columns, before) || t.Columns == nil { // the header of a table is repeated on each page
+			if !slices.Equal(t.Columns, before) || t.Columns == nil { // a table's header is repeated on each page
 				rows = append(headerRows(t.Columns), rows...)
 			}
 			before = t.Columns
@@ -97,8 +97,8 @@ func measureTables(ctx context.Context, pool *child.Pool, set tableSet) (*tableR
 	return r, nil
 }
 
-// headerRows are the cells that the names of columns were made of: those of
-// columns in a group begin with its name, which stands there once.
+// headerRows returns the cells that column names were made of: the names of columns
+// in a group begin with the group's name, which occurs once.
 func headerRows(columns []string) [][]string {
 	var groups, names []string
 	last := ""
@@ -116,7 +116,7 @@ func headerRows(columns []string) [][]string {
 	return [][]string{groups, names}
 }
 
-// bare is a cell's text without spaces: where lines break is no part of it.
+// bare is a cell's text without spaces: line breaks do not matter.
 func bare(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -126,8 +126,8 @@ func bare(s string) string {
 	}, s)
 }
 
-// precision returns the share of got that is in want, and of want in got.
-// Nothing found is right only where there is nothing.
+// precision returns the share of got that is in want, and of want in got. Finding
+// nothing is correct only if there is nothing.
 func precision(got, want []string) (p, r float64) {
 	count := map[string]int{}
 	for _, w := range want {
@@ -203,7 +203,7 @@ const (
 	cellsOfTables = .85
 )
 
-// tablesSection measures tables and writes its part of the page.
+// tablesSection measures tables and writes its section of the page.
 func tablesSection(ctx context.Context, pool *child.Pool, corpus, dir string, explain int) (string, error) {
 	real, styled, none, err := prints(ctx, corpus, dir)
 	if err != nil {

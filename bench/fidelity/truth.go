@@ -15,12 +15,12 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Tables whose cells are known, as PDF: real office files with tables, which
-// LibreOffice prints as their authors set them, and the contents of real
-// tables set anew in every style that a table is commonly given.
+// Tables with known cells, as PDF: real office files with tables, printed by
+// LibreOffice as their authors set them, and the contents of real tables typeset in
+// every common table style.
 
-// grid is a table as its source says it. A cell that spans others stands at
-// its top left place; the places it covers are absent from Cells.
+// grid is a table as given by its source. A cell that spans others is at its top
+// left position; the positions it covers are absent from Cells.
 type grid struct {
 	header int // rows that name the columns
 	cols   int
@@ -29,7 +29,7 @@ type grid struct {
 
 type cell struct {
 	text       string
-	rows, cols int // it covers
+	rows, cols int // that it covers
 }
 
 func (g *grid) texts() []string {
@@ -66,14 +66,14 @@ type source struct {
 	path   string
 	grids  []grid
 	prose  []string // paragraphs
-	nested bool     // a table inside a table, whose cells are nobody's
+	nested bool     // a table inside a table, whose cells belong to neither
 }
 
-// harvest reads files with pandoc; those it cannot read are left out.
+// harvest reads files with pandoc; files it cannot read are omitted.
 func harvest(ctx context.Context, corpus string, formats ...string) []source {
 	var out []source
 	for _, format := range formats {
-		paths, _ := filepath.Glob(filepath.Join(corpus, format, "*")) // the pattern is sound
+		paths, _ := filepath.Glob(filepath.Join(corpus, format, "*")) // the pattern is valid
 		for _, path := range paths {
 			from := format
 			if format == "md" {
@@ -183,7 +183,7 @@ func (s *source) grid(raw json.RawMessage) (grid, bool) {
 			}
 		}
 	}
-	// A head of empty cells is pandoc's way of saying that there is none.
+	// An empty head is pandoc's way of expressing that there is none.
 	for g.header > 0 && len(g.cells) > 0 && !slices.ContainsFunc(g.cells[0], func(c cell) bool { return c.text != "" }) {
 		g.header--
 		g.cells = g.cells[1:]
@@ -191,7 +191,7 @@ func (s *source) grid(raw json.RawMessage) (grid, bool) {
 	return g, len(g.cells) > 0
 }
 
-// flat is the text of a tree of pandoc's elements.
+// flat returns the text of a tree of pandoc's elements.
 func flat(raw json.RawMessage) string {
 	var b strings.Builder
 	var walk func(any)
@@ -234,17 +234,17 @@ func flat(raw json.RawMessage) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// look is a way to set a table.
+// look is a table style.
 type look struct {
 	name      string
-	size      float64 // of the letters, points
+	size      float64 // of the font, points
 	rules     string  // which are drawn: all, rows, head, frame or none
 	shade     bool    // every other row is tinted
 	bold      bool    // the header is
-	right     bool    // numbers are set to the right
+	right     bool    // numbers are right-aligned
 	spans     bool    // a group of columns has a name, and a cell covers two rows
 	landscape bool
-	width     float64 // share of the line
+	width     float64 // share of the line width
 }
 
 var looks = []look{
@@ -260,7 +260,7 @@ var looks = []look{
 	{name: "ruled, landscape", size: 11, rules: "all", bold: true, right: true, landscape: true, width: 1},
 }
 
-// Bounds on what is set anew: a page of each style needs no book.
+// Limits on the generated tables: a page per style is enough.
 const (
 	mostSet      = 70
 	mostRows     = 60
@@ -269,8 +269,8 @@ const (
 	leastSetRows = 4
 )
 
-// settable picks tables to set anew: each of another content, filled, and of a
-// size that fits a page's width.
+// settable picks tables to typeset: with distinct content, filled, and of a size
+// that fits a page's width.
 func settable(sources []source) []grid {
 	var out []grid
 	seen := map[string]bool{}
@@ -311,11 +311,11 @@ func settable(sources []source) []grid {
 	return out
 }
 
-// unprintable letters are those the fonts of a small machine lack.
+// unprintable letters are those missing from the fonts of a small machine.
 func unprintable(r rune) bool { return r > 0x2122 || unicode.IsControl(r) }
 
 // set writes a table between two paragraphs as a flat OpenDocument text, and
-// returns the table as it stands there.
+// returns the table as written.
 func (l *look) set(g grid, before, after string) (doc string, truth grid) {
 	truth = grid{header: max(g.header, 1), cols: g.cols}
 	for _, row := range g.cells {
@@ -389,7 +389,7 @@ func (l *look) set(g grid, before, after string) (doc string, truth grid) {
 	for c := range truth.cols {
 		fmt.Fprintf(&b, `<table:table-column table:style-name="C%d"/>`+"\n", c)
 	}
-	covered := make([]int, truth.cols) // rows that a cell above still covers
+	covered := make([]int, truth.cols) // rows still covered by a cell above
 	for r, row := range truth.cells {
 		if r == 0 {
 			b.WriteString("<table:table-header-rows>")
@@ -440,8 +440,7 @@ func (l *look) set(g grid, before, after string) (doc string, truth grid) {
 	return b.String(), truth
 }
 
-// columnWidths shares a line among columns by what their cells hold, as a
-// person would.
+// columnWidths divides a line among columns by their content, as a person would.
 func columnWidths(g *grid, line float64) []float64 {
 	need := make([]float64, g.cols)
 	for _, row := range g.cells {
@@ -492,7 +491,7 @@ type printed struct {
 	truth []grid
 }
 
-// prints makes the PDFs of both sets and of the pages without tables.
+// prints creates the PDFs of both sets and of the pages without tables.
 func prints(ctx context.Context, corpus, dir string) (real, styled, none tableSet, err error) {
 	real.name, styled.name, none.name = "real office files", "real tables set anew", "office files without a table"
 	sources := harvest(ctx, corpus, "docx", "odt", "csv", "md")
