@@ -19,7 +19,7 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// checker looks at every engine, past the proxies, after the faults.
+// checker inspects every engine, bypassing the proxies, after the faults.
 type checker struct {
 	e        *engines
 	f        *fleet
@@ -27,8 +27,8 @@ type checker struct {
 	settings map[string]string
 	found    []string
 
-	outputs  int            // of nodes, that are there
-	flowRuns int            // that were looked at
+	outputs  int            // node outputs that exist
+	flowRuns int            // checked
 	ended    map[string]int // runs over datasets, by kind and outcome
 }
 
@@ -38,7 +38,7 @@ func (c *checker) violation(format string, args ...any) {
 	}
 }
 
-// rows runs a query that finds violations and notes each.
+// rows runs a query for violations and records each row.
 func (c *checker) rows(ctx context.Context, what, query string) error {
 	rs, err := c.e.db.QueryContext(ctx, query)
 	if err != nil {
@@ -65,11 +65,11 @@ func (c *checker) rows(ctx context.Context, what, query string) error {
 
 const terminal = "('done','dead','canceled','superseded')"
 
-// ofLive holds for tasks whose log is kept: that of a deleted document goes.
+// ofLive selects tasks whose log is kept: a deleted document's log is removed.
 const ofLive = "t.doc_id IN (SELECT id FROM documents WHERE deleted_at=0)"
 
-// statements are the invariants that one query over the database answers. At
-// rest each finds nothing.
+// statements are the invariants checked by a single database query. At rest each
+// returns no rows.
 var statements = []struct{ what, query string }{
 	{"I1: a task has not ended", "SELECT id, kind, state, epoch, enqueued_at, worker_id, doc_id FROM tasks WHERE state NOT IN " + terminal},
 	{"I1: a document has not ended", "SELECT id, state, gen FROM documents WHERE deleted_at=0 AND state NOT IN ('succeeded','partially_succeeded','failed','canceled')"},
@@ -109,7 +109,7 @@ var statements = []struct{ what, query string }{
 		(SELECT 1 FROM tasks o JOIN documents p ON p.id=o.doc_id WHERE o.range_id=t.range_id AND o.gen<>t.gen AND (o.gen=p.live_gen OR o.gen=p.gen))`},
 }
 
-// unrest says what still moves, "" at rest.
+// unrest reports what is still in motion, "" at rest.
 func (e *engines) unrest(ctx context.Context) (string, error) {
 	var tasks, docs, due int
 	err := e.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM tasks WHERE state NOT IN `+terminal+`),
@@ -139,9 +139,9 @@ func (c *checker) run(ctx context.Context) ([]string, error) {
 	return c.found, nil
 }
 
-// history replays the event log of every task: an attempt begins with a claim
-// under a new epoch and ends once, nothing is written outside of one, and
-// nothing is claimed after its cancel was answered.
+// history replays the event log of every task: an attempt begins with a claim under
+// a new epoch and ends once, nothing is written outside an attempt, and nothing is
+// claimed after its cancel was answered.
 func (c *checker) history(ctx context.Context) error {
 	rs, err := c.e.db.QueryContext(ctx, `SELECT seq, subject_id, doc_id, gen, epoch, kind FROM events WHERE kind<>'document'
 		AND doc_id IN (SELECT id FROM documents WHERE deleted_at=0) ORDER BY subject_id, seq`)
@@ -213,8 +213,8 @@ func (c *checker) history(ctx context.Context) error {
 		AND NOT EXISTS (SELECT 1 FROM events r WHERE r.doc_id=e.doc_id AND r.gen=e.gen AND r.seq>e.seq AND r.kind='retried')`)
 }
 
-// generations checks over the documents' events that progress never falls
-// within a generation and that generations only grow.
+// generations checks in the documents' events that progress never falls within a
+// generation and that generations only grow.
 func (c *checker) generations(ctx context.Context) error {
 	return c.rows(ctx, "I9: progress fell within a generation", `SELECT a.doc_id, a.gen, a.seq FROM (
 		SELECT doc_id, gen, seq, CAST(JSON_VALUE(detail, '$.progress') AS DOUBLE) p,
@@ -222,7 +222,7 @@ func (c *checker) generations(ctx context.Context) error {
 		FROM events WHERE kind='document') a WHERE a.p<a.before_it`)
 }
 
-// queue checks that Redis holds nothing at rest.
+// queue checks that Redis is empty at rest.
 func (c *checker) queue(ctx context.Context) error {
 	var cursor uint64
 	for {
@@ -254,7 +254,7 @@ func (c *checker) clients(ctx context.Context) error {
 		state              string
 		live, units, chunk int
 		deleted            bool
-		spent              int // tasks of the newest generation whose budget is spent
+		spent              int // tasks of the newest generation with an exhausted budget
 	}
 	rows := map[string]row{}
 	rs, err := c.e.db.QueryContext(ctx, `SELECT d.id, d.state, d.live_gen, d.units, d.chunk_count, d.deleted_at<>0,
@@ -276,7 +276,7 @@ func (c *checker) clients(ctx context.Context) error {
 	}
 	for _, d := range c.l.docs {
 		if d.id == "" {
-			continue // its upload was never answered: it may be there or not
+			continue // its upload was never answered: it may or may not exist
 		}
 		r, ok := rows[d.id]
 		switch {
@@ -317,7 +317,7 @@ func (c *checker) clients(ctx context.Context) error {
 	return nil
 }
 
-// streams checks that no event stream outlives those who watched.
+// streams checks that no event stream outlives its client.
 func (c *checker) streams(ctx context.Context) error {
 	for _, p := range c.f.of("serve") {
 		if err := until(ctx, 20*time.Second, "the end of the streams of "+p.name, func() error {
@@ -350,8 +350,8 @@ func (c *checker) streams(ctx context.Context) error {
 	return nil
 }
 
-// stores lets the doctor compare the database with the index and the blob
-// store, with no allowance for what is new: nothing is in the making.
+// stores has the doctor compare the database with the index and the blob store,
+// without a grace period: nothing is in progress.
 func (c *checker) stores(ctx context.Context) error {
 	store, err := sqlstore.Open(ctx, sqlstore.Config{Driver: "mysql", DSN: c.e.dsn(c.e.mysql.addr())})
 	if err != nil {
@@ -378,8 +378,8 @@ func (c *checker) stores(ctx context.Context) error {
 	orphans := 0
 	for _, f := range report.Findings {
 		if f.Code == doctor.LeakedBlobs {
-			// Bytes of an upload whose API process died before it wrote the
-			// row: nobody was told that they are kept, and the doctor finds them.
+			// Bytes of an upload whose API process died before writing the row: no
+			// client was told that they were stored, and the doctor finds them.
 			f.Examples = slices.DeleteFunc(f.Examples, func(k string) bool { return strings.HasPrefix(k, "originals/") })
 			if len(f.Examples) == 0 {
 				orphans = f.Count
@@ -399,8 +399,8 @@ func (c *checker) stores(ctx context.Context) error {
 			c.violation("doctor: %d disagreements are left after a repair", n)
 		}
 	}
-	// Nothing is left of what is deleted, once both passes over it are due; the
-	// second one comes minutes later, and only the first is waited for.
+	// Nothing remains of deleted documents, once both passes over them are due; the
+	// second comes minutes later, and only the first is awaited.
 	for _, d := range c.l.docs {
 		if !d.gone {
 			continue

@@ -12,18 +12,18 @@ import (
 	"sheaf/internal/embed/static"
 )
 
-// embedder serves the built-in model as any server of /v1/embeddings does, and
-// can be told to refuse.
+// embedder serves the built-in model like any /v1/embeddings server, and can be
+// told to refuse.
 type embedder struct {
 	addr   string
 	server *http.Server
-	refuse atomic.Int32 // the status of every answer; 0 for vectors
+	refuse atomic.Int32 // status of every answer; 0 to return vectors
 }
 
 const (
 	embedModel = "chaos"
 	embedDim   = 256
-	// embedSpace is how the product names the vectors of this server.
+	// embedSpace is the product's name for the vectors of this server.
 	embedSpace = embedModel + "@256"
 )
 
@@ -34,7 +34,7 @@ func startEmbedder() (*embedder, error) {
 	}
 	e := &embedder{addr: ln.Addr().String()}
 	e.server = &http.Server{Handler: http.HandlerFunc(e.answer), ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = e.server.Serve(ln) }() // it ends with close
+	go func() { _ = e.server.Serve(ln) }() // ends with close
 	return e, nil
 }
 

@@ -21,7 +21,7 @@ import (
 	"sheaf/chaos/proxy"
 )
 
-// server is an engine that this harness starts, kills and starts again.
+// server is an engine that this harness starts, kills and restarts.
 type server struct {
 	name string
 	dir  string
@@ -65,15 +65,15 @@ func (s *server) kill() {
 	}
 }
 
-// engines are what a fleet depends on: MariaDB and Redis of the harness' own,
-// which it may kill, an embedding server that can refuse, MinIO and
-// Elasticsearch of the run, and a proxy in front of each of the five.
+// engines are what a fleet depends on: the harness's own MariaDB and Redis, which
+// it may kill, an embedding server that can refuse, MinIO and Elasticsearch of the
+// run, and a proxy in front of each of the five.
 type engines struct {
 	mysql, redis *server
 	embed        *embedder
 	proxies      map[string]*proxy.Proxy // mysql, redis, s3, es, embedder
-	db           *sql.DB                 // past the proxy
-	rdb          *redis.Client           // past the proxy
+	db           *sql.DB                 // bypasses the proxy
+	rdb          *redis.Client           // bypasses the proxy
 	dsn          func(addr string) string
 	s3, es       *url.URL
 	s3Key        string
@@ -89,8 +89,8 @@ func freePort() (int, error) {
 	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
-// startEngines starts the private servers and the proxies. dir is an empty
-// folder; env answers the variables that scripts/services.sh prints.
+// startEngines starts the private servers and the proxies. dir is an empty folder;
+// env returns the variables printed by scripts/services.sh.
 func startEngines(ctx context.Context, dir string, env func(string) string) (e *engines, err error) {
 	e = &engines{proxies: map[string]*proxy.Proxy{}, s3Key: env("SHEAF_TEST_S3_ACCESS_KEY"), s3Secret: env("SHEAF_TEST_S3_SECRET_KEY")}
 	defer func() {
@@ -154,7 +154,7 @@ func newRedis(dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is written to disk: a killed Redis has lost everything.
+	// Nothing is written to disk: a killed Redis loses everything.
 	return &server{name: "redis", dir: dir, port: port, args: []string{
 		"redis-server", "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir,
 	}}, nil
@@ -176,9 +176,9 @@ func newMySQL(dir string) (*server, error) {
 	}
 	exe := "mariadbd"
 	if _, err := exec.LookPath(exe); err != nil {
-		exe = "/usr/sbin/mariadbd" // not on every user's path
+		exe = "/usr/sbin/mariadbd" // not in every user's path
 	}
-	// What is committed must survive SIGKILL; it need not survive a power cut.
+	// Commits must survive SIGKILL, but not a power cut.
 	return &server{name: "mysql", dir: dir, port: port, args: append(append([]string{exe}, options...),
 		"--socket=m.sock", "--pid-file="+filepath.Join(dir, "mysql.pid"), fmt.Sprintf("--port=%d", port), "--bind-address=127.0.0.1", "--skip-log-bin",
 		"--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=2", "--max-connections=400", "--character-set-server=utf8mb4")}, nil
@@ -214,7 +214,7 @@ func (e *engines) close() {
 	}
 }
 
-// until repeats f, a few times a second, until it succeeds or limit has passed.
+// until retries f, a few times a second, until it succeeds or limit has passed.
 func until(ctx context.Context, limit time.Duration, what string, f func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -238,8 +238,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// services starts MinIO and Elasticsearch in dir by scripts/services.sh and
-// answers the variables that it prints.
+// services starts MinIO and Elasticsearch in dir with scripts/services.sh and
+// returns the variables it prints.
 func services(ctx context.Context, root, dir string) (env func(string) string, stop func(), err error) {
 	script := filepath.Join(root, "scripts", "services.sh")
 	cmd := exec.CommandContext(ctx, script, "up", dir, "minio", "es")

@@ -23,25 +23,25 @@ type fault struct {
 	do     func(ctx context.Context, r *rand.Rand) error
 }
 
-// injector draws faults from a seed and injects them, several at a time.
+// injector draws faults from a seed and injects them, several concurrently.
 type injector struct {
 	e *engines
 	f *fleet
 	l *load
 	w *watchers
-	// running is the run's own context: watchers go on behind the faults.
+	// running is the run's own context: watchers outlive the faults.
 	running context.Context
 	begun   time.Time
 	mu      sync.Mutex
 	busy    map[string]bool // what is damaged now is not damaged again
 	counts  map[string]int
-	failed  map[string]int // the fault could not be brought about
+	failed  map[string]int // faults that could not be injected
 	kills   []kill
 	waits   waits
 	log     []injected
 }
 
-// kill is the end of an executor, for the measure of recovery.
+// kill records the end of an executor, for measuring recovery.
 type kill struct {
 	pid int
 	at  time.Time
@@ -55,7 +55,7 @@ type injected struct {
 	Error string `json:"error,omitempty"`
 }
 
-// kinds lists every fault with how often it comes relative to the others.
+// kinds lists every fault with its relative frequency.
 func (in *injector) kinds() []fault {
 	var out []fault
 	add := func(name string, weight int, do func(ctx context.Context, r *rand.Rand) error) {
@@ -65,8 +65,8 @@ func (in *injector) kinds() []fault {
 		add("kill "+role, weight, func(ctx context.Context, r *rand.Rand) error { return in.kill(ctx, r, role) })
 		add("terminate "+role, weight/2, func(ctx context.Context, r *rand.Rand) error { return in.terminate(ctx, r, role) })
 	}
-	// A stopped executor is a zombie when it goes on: its lease is over. A
-	// stopped keeper that led believes that it leads: there are two leaders.
+	// A stopped executor is a zombie when it continues: its lease has expired. A
+	// stopped leading keeper still believes that it leads: there are two leaders.
 	add("stop executor", 6, func(ctx context.Context, r *rand.Rand) error {
 		return in.freeze(ctx, r, "executor", lease+between(r, 1, 4))
 	})
@@ -126,7 +126,7 @@ func between(r *rand.Rand, from, to int) time.Duration {
 	return time.Duration(from)*time.Second + time.Duration(r.Int64N(int64(to-from)*int64(time.Second)))
 }
 
-// plan draws n faults: each kind once, as far as n goes, then by weight.
+// plan draws n faults: each kind once, as far as n allows, then by weight.
 func plan(kinds []fault, n int, r *rand.Rand) []fault {
 	var out []fault
 	for _, i := range r.Perm(len(kinds)) {
@@ -148,7 +148,8 @@ func plan(kinds []fault, n int, r *rand.Rand) []fault {
 	return out[:n]
 }
 
-// inject runs the plan, a fault about every mean, and waits for the last to end.
+// inject runs the plan, one fault per mean on average, and waits for the last to
+// end.
 func (in *injector) inject(ctx context.Context, faults []fault, mean time.Duration, seed uint64) {
 	var wg sync.WaitGroup
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -176,7 +177,7 @@ func (in *injector) inject(ctx context.Context, faults []fault, mean time.Durati
 	wg.Wait()
 }
 
-// injected counts the faults that were brought about.
+// injected counts the faults that were injected.
 func (in *injector) injected() (n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -186,8 +187,8 @@ func (in *injector) injected() (n int) {
 	return n
 }
 
-// take marks one of the names as damaged and returns its place, after a wait
-// if all are; give ends that.
+// take marks one of the names as damaged and returns its index, waiting if all are;
+// give ends that.
 func (in *injector) take(ctx context.Context, names ...string) (int, error) {
 	for ctx.Err() == nil {
 		in.mu.Lock()
@@ -298,7 +299,7 @@ func (in *injector) net(ctx context.Context, name string, mode proxy.Mode, delay
 	return nil
 }
 
-// fill leaves no free space on the file system of executor 0's data for a while.
+// fill exhausts the free space on the file system of executor 0's data for a while.
 func (in *injector) fill(ctx context.Context, r *rand.Rand) error {
 	if _, err := in.take(ctx, "disk"); err != nil {
 		return err
@@ -314,14 +315,14 @@ func (in *injector) fill(ctx context.Context, r *rand.Rand) error {
 	block := make([]byte, 1<<20)
 	for range 1 << 10 {
 		if _, err := file.Write(block); err != nil {
-			break // ENOSPC: as wanted
+			break // ENOSPC: as intended
 		}
 	}
 	pause(ctx, between(r, 2, 5))
 	return nil
 }
 
-// act does something to a document whose tasks may be ending at this moment.
+// act does something to a document whose tasks may be ending at that moment.
 func (in *injector) act(ctx context.Context, do func(context.Context, *document) error) error {
 	d := in.l.pick()
 	if d == nil {

@@ -16,18 +16,16 @@ import (
 	"sheaf/internal/secrets"
 )
 
-// The product with the trial format, whose pages can be slow: the tests of
-// e2e, which behave as the product when this variable is set.
+// mainVar makes the tests of e2e behave as the product, including the trial format,
+// whose pages can be slow.
 const mainVar = "SHEAF_TEST_MAIN"
 
-// binaryVar names that binary where it has been built already, as scripts/test.sh
-// does.
+// binaryVar names that binary if it is already built, as scripts/test.sh does.
 const binaryVar = "SHEAF_TEST_BINARY"
 
 // buildBinary returns the path of the binary, which it compiles into dir unless
-// binaryVar names one. It is built as the product is released, so that both come
-// from the same build cache. From an empty one that takes minutes: call it
-// before any clock runs.
+// binaryVar names one. It is built like a release, so that both share the build
+// cache. With an empty cache that takes minutes: call it before any clock runs.
 func buildBinary(ctx context.Context, root, dir string) (string, error) {
 	if exe := os.Getenv(binaryVar); exe != "" {
 		return filepath.EvalSymlinks(exe)
@@ -41,17 +39,17 @@ func buildBinary(ctx context.Context, root, dir string) (string, error) {
 	return exe, nil
 }
 
-// fleet is the processes under test, each kept alive by a supervisor as an
-// init system would.
+// fleet is the processes under test, each restarted by a supervisor like an init
+// system.
 type fleet struct {
 	exe  string
 	dir  string
 	env  []string
 	all  []*process
-	full string // mount point of a small file system that holds executor 0's data; "" where none can be mounted
+	full string // mount point of a small file system for executor 0's data; "" if none can be mounted
 }
 
-// process is one place in the fleet: what runs there is started again when it ends.
+// process is one slot in the fleet: its process is restarted when it ends.
 type process struct {
 	role string
 	name string
@@ -70,13 +68,14 @@ type process struct {
 	loop    sync.WaitGroup
 }
 
-// steadyTimes are the fleet's while nothing is broken: the product's own, but for
-// the lease, which is shorter so that what an attempt leaves behind is collected
-// within a run. It is still far longer than the time within which the end of an
-// executor must be noticed without it.
+// steadyTimes are the fleet's settings while nothing is broken: the product's own,
+// except for a shorter lease, so that the remains of an attempt are collected
+// within a run. It is still far longer than the time within which an executor's end
+// must be noticed without it.
 var steadyTimes = []string{"SHEAF_EXECUTOR_LEASE=15s", "SHEAF_EXECUTOR_HEARTBEAT=2s", "SHEAF_KEEPER_WORKER_TIMEOUT=6s", "SHEAF_KEEPER_LEADER_TTL=8s"}
 
-// shortTimes are the fleet's under faults, so that a run sees many leases end.
+// shortTimes are the fleet's settings under faults, so that many leases expire in a
+// run.
 var shortTimes = []string{
 	"SHEAF_EXECUTOR_LEASE=" + lease.String(), "SHEAF_EXECUTOR_HEARTBEAT=" + heartbeat.String(),
 	"SHEAF_KEEPER_WORKER_TIMEOUT=" + workerTimeout.String(), "SHEAF_KEEPER_LEADER_TTL=" + leaderTTL.String(),
@@ -94,7 +93,7 @@ const (
 // secretsKey is the same in every process of the fleet.
 var secretsKey = secrets.Generate()
 
-// metricsToken opens /metrics of the API processes.
+// metricsToken authorizes /metrics of the API processes.
 const metricsToken = "chaos-metrics"
 
 // settings are the environment of every process.
@@ -115,7 +114,7 @@ func (e *engines) settings() []string {
 	}
 }
 
-// add makes a place in the fleet and starts it.
+// add adds a process to the fleet and starts it.
 func (f *fleet) add(role string) (*process, error) {
 	n := 0
 	for _, p := range f.all {
@@ -174,7 +173,7 @@ func (p *process) spawn() error {
 	return nil
 }
 
-// supervise starts the process again whenever it ends, until stop.
+// supervise restarts the process whenever it ends, until stop.
 func (p *process) supervise() {
 	for {
 		p.mu.Lock()
@@ -182,7 +181,7 @@ func (p *process) supervise() {
 		p.mu.Unlock()
 		<-done
 		if time.Since(since) < time.Second {
-			time.Sleep(500 * time.Millisecond) // an engine it needs at its start is away
+			time.Sleep(500 * time.Millisecond) // an engine that it needs at startup is down
 		} else {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -195,12 +194,12 @@ func (p *process) supervise() {
 	}
 }
 
-// restart gives every process further settings and restarts all at once.
+// restart adds settings to every process and restarts all at once.
 func (f *fleet) restart(ctx context.Context, settings ...string) error {
 	var ended []<-chan struct{}
 	for _, p := range f.all {
 		p.mu.Lock()
-		p.env = append(slices.Clone(p.env), settings...) // of two values the last counts
+		p.env = append(slices.Clone(p.env), settings...) // the last of two values counts
 		p.mu.Unlock()
 		_, done := p.signal(syscall.SIGTERM)
 		ended = append(ended, done)
@@ -218,8 +217,8 @@ func (f *fleet) restart(ctx context.Context, settings ...string) error {
 	return nil
 }
 
-// signal sends a signal to what runs now, and reports its process id and what
-// is closed when it has ended.
+// signal sends a signal to the running process, and returns its process id and a
+// channel closed when it has ended.
 func (p *process) signal(sig syscall.Signal) (pid int, done <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,7 +226,7 @@ func (p *process) signal(sig syscall.Signal) (pid int, done <-chan struct{}) {
 	return p.cmd.Process.Pid, p.done
 }
 
-// stop ends the process for good and reports how long that took.
+// stop ends the process permanently and returns how long that took.
 func (p *process) stop(limit time.Duration) (time.Duration, error) {
 	begun := time.Now()
 	p.mu.Lock()
@@ -256,7 +255,7 @@ func (f *fleet) of(role string) []*process {
 	return out
 }
 
-// command runs one command of the product to its end.
+// command runs one command of the product to completion.
 func (f *fleet) command(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, f.exe, args...)
 	cmd.Env = append(append([]string{}, f.env...), "SHEAF_DATA_DIR="+filepath.Join(f.dir, "command"))
@@ -269,7 +268,7 @@ func (f *fleet) command(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// stopAll ends every process; the error names those that did not end by themselves.
+// stopAll ends every process; the error names those that did not exit on their own.
 func (f *fleet) stopAll() error {
 	errs := make(chan error, len(f.all))
 	for _, p := range f.all {

@@ -18,9 +18,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// flows are what a share of the documents goes through: several nodes with tasks of
-// their own, and the same in one task a range. All pages pass, so that a client
-// finds each one once.
+// flows are used by a share of the documents: several nodes with separate tasks,
+// and the same in one task per range. All pages pass, so that a client finds each
+// one once.
 var flows = []string{"nodes", "whole"}
 
 func flowName(n int) string { return "chaos-" + flows[n] }
@@ -59,7 +59,7 @@ kind = "mindmap"
 from = ["out"]
 `
 
-// createFlows gives a tenant the flows.
+// createFlows creates the flows for a tenant.
 func (l *load) createFlows(ctx context.Context, tenant string) error {
 	for i, mode := range flows {
 		if err := l.post(ctx, tenant, "/v1/flows", map[string]string{"toml": fmt.Sprintf("name = %q\nmode = %q\n%s", flowName(i), mode, flowNodes)}, nil); err != nil {
@@ -69,13 +69,13 @@ func (l *load) createFlows(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// runKinds are the runs over a dataset. Without a language model each does what
-// needs none.
+// runKinds are the runs over a dataset. Without a language model each does the part
+// that needs none.
 var runKinds = []sheaf.TaskKind{sheaf.KindRaptor, sheaf.KindMindmap, sheaf.KindGraphRAG}
 
-// runOverDataset begins runs over a tenant's dataset, one kind after the other, and
-// cancels some. While there is nothing to run over, or one is not over, a start is
-// refused.
+// runOverDataset starts runs over a tenant's dataset, one kind after the other, and
+// cancels some. While there is nothing to run over, or another run is active, a
+// start is refused.
 func (l *load) runOverDataset(ctx context.Context, tenant string) {
 	runs := "/v1/datasets/" + dataset + "/"
 	for i := 0; ctx.Err() == nil; i++ {
@@ -85,7 +85,8 @@ func (l *load) runOverDataset(ctx context.Context, tenant string) {
 		s, refused := errors.AsType[*status](err)
 		switch {
 		case err == nil && l.intn(2) == 0:
-			// At once, since few runs take a second; and once: only what was answered is known.
+			// At once, since few runs take a second; and without retries: only an
+			// answered cancel is certain.
 			if l.once(ctx, tenant, http.MethodPost, runs+"runs/"+begun.ID+":cancel", "application/json", "", nil, nil) == nil {
 				l.mu.Lock()
 				l.stopped[begun.ID] = true
@@ -98,9 +99,8 @@ func (l *load) runOverDataset(ctx context.Context, tenant string) {
 	}
 }
 
-// nodes checks what nodes of flows have left: the outputs that the live versions of
-// documents list are there, as they were written, and the run of each document
-// counts a node once for each of its ranges.
+// nodes checks the results of flow nodes: the outputs listed by live document
+// versions exist, as written, and each document's run counts a node once per range.
 func (c *checker) nodes(ctx context.Context, blobs blob.Store) error {
 	rs, err := c.e.db.QueryContext(ctx, `SELECT t.id, t.tenant_id, t.doc_id, t.artifact_key, t.result FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.live_gen=t.gen
 		WHERE d.deleted_at=0 AND t.kind='dataflow' AND t.state='done' AND t.artifact_key<>''`)
@@ -131,7 +131,7 @@ func (c *checker) nodes(ctx context.Context, blobs blob.Store) error {
 	if err := rs.Err(); err != nil {
 		return err
 	}
-	// Runs over the dataset keep what nodes over documents left, or replace it.
+	// Runs over the dataset keep or replace the results of nodes over documents.
 	odd, err := c.e.db.QueryContext(ctx, `SELECT d.id, (SELECT COUNT(*) FROM run_results r JOIN run_result_sources x ON x.range_id=r.range_id WHERE r.doc_id=d.id AND r.kind='mindmap' AND x.gen=d.live_gen) AS n
 		FROM documents d JOIN tasks t ON t.doc_id=d.id AND t.gen=d.live_gen WHERE d.deleted_at=0 AND t.kind='dataflow' AND t.node='over' AND t.state='done'`)
 	if err != nil {
@@ -182,9 +182,9 @@ func (c *checker) nodes(ctx context.Context, blobs blob.Store) error {
 	return nil
 }
 
-// ran checks that every run over a dataset came to something, that one stays
-// canceled whose cancel was answered, and counts them by kind and state. A run may
-// fail as a document may: when its task was lost three times.
+// ran checks that every run over a dataset has an outcome, that a run whose cancel
+// was answered stays canceled, and counts runs by kind and state. A run may fail as
+// a document may: when its task was lost three times.
 func (c *checker) ran(ctx context.Context) error {
 	rs, err := c.e.db.QueryContext(ctx, `SELECT r.id, r.kind, r.outcome, r.cause, COALESCE(t.state,''), COALESCE(t.failure_code,'') FROM dataset_runs r LEFT JOIN tasks t ON t.id=r.task_id`)
 	if err != nil {

@@ -26,17 +26,17 @@ const (
 	dataset    = "docs"
 )
 
-// document is what a client knows of one it sent.
+// document is what a client knows of a document it sent.
 type document struct {
 	tenant   string
 	name     string
-	token    string // a word of its own, on every page; "" for the samples
+	token    string // a unique word, on every page; "" for the samples
 	pages    int
 	id       string
-	job      string // that it was sent with
-	flow     string // that it goes through; "" for the standard one
-	canceled bool   // a cancel was asked for, whatever came of it
-	deleted  bool   // a delete was asked for
+	job      string // job of the upload
+	flow     string // flow it goes through; "" for the standard one
+	canceled bool   // a cancel was requested, whatever its result
+	deleted  bool   // a delete was requested
 	gone     bool   // and answered
 }
 
@@ -46,20 +46,19 @@ type answer struct {
 	Documents []sheaf.Document `json:"documents"`
 }
 
-// load is clients of several tenants that send, search, cancel, re-parse and
-// delete documents for as long as the faults last.
+// load is clients of several tenants that send, search, cancel, re-parse and delete
+// documents while faults are injected.
 type load struct {
 	urls []string
 	keys map[string]string // by tenant
 	http *http.Client
-	// How long one request may take, and a call with its repetitions; 0 means 10 s
-	// and 45 s.
+	// timeout of one request, and of a call with retries; 0 means 10 s and 45 s.
 	timeout, patience time.Duration
 
 	mu         sync.Mutex
 	rng        *rand.Rand
 	docs       []*document
-	unanswered int // uploads whose answer never came
+	unanswered int // uploads that were never answered
 	searches   int
 	stopped    map[string]bool // runs over datasets whose cancel was answered
 	violations []string
@@ -90,7 +89,7 @@ func (l *load) word() string {
 	return "zq" + hex.EncodeToString(b[:])
 }
 
-// status is an answer that is not 2xx.
+// status is a non-2xx answer.
 type status struct {
 	code int
 	body string
@@ -129,7 +128,7 @@ func (l *load) once(ctx context.Context, tenant, method, path, contentType, key 
 	return json.Unmarshal(b, out)
 }
 
-// call repeats a request until an API process has answered it for good.
+// call retries a request until an API process has answered it conclusively.
 func (l *load) call(ctx context.Context, tenant, method, path, contentType, key string, body []byte, out any) error {
 	deadline := time.Now().Add(cmp.Or(l.patience, 45*time.Second))
 	for {
@@ -155,8 +154,8 @@ func (l *load) post(ctx context.Context, tenant, path string, body, out any) err
 	return l.call(ctx, tenant, http.MethodPost, path, "application/json", "", b, out)
 }
 
-// send uploads one new document under an idempotency key, as a client does
-// that must neither lose nor double it.
+// send uploads one new document with an idempotency key, as a client does that must
+// neither lose nor duplicate it.
 func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, error) {
 	d := &document{tenant: tenant, token: l.word()}
 	if !slow && l.intn(4) == 0 {
@@ -170,7 +169,7 @@ func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, e
 			return nil, err
 		}
 		d.name, d.token = d.token+"-"+name, ""
-		return l.upload(ctx, d, content, fmt.Sprintf(`{"chunk_token_num":%d}`, 128+l.intn(3)*128)) // at times what is stored can be used again
+		return l.upload(ctx, d, content, fmt.Sprintf(`{"chunk_token_num":%d}`, 128+l.intn(3)*128)) // sometimes a stored result can be reused
 	}
 	if n := l.intn(3 * len(flows)); !slow && n < len(flows) {
 		d.flow = flowName(n)
@@ -197,7 +196,7 @@ func (l *load) sendTrial(ctx context.Context, d *document, pages int, slow bool)
 	return l.upload(ctx, d, []byte(b.String()), `{"media_type":"`+trialMedia+`","task_page_size":4`+through+`}`)
 }
 
-// upload sends d's bytes under an idempotency key.
+// upload sends d's bytes with an idempotency key.
 func (l *load) upload(ctx context.Context, d *document, content []byte, parserConfig string) (*document, error) {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -224,8 +223,8 @@ func (l *load) upload(ctx context.Context, d *document, content []byte, parserCo
 	return d, nil
 }
 
-// pick returns a document that was accepted and nobody asked to delete, one of
-// the latest as a rule.
+// pick returns an accepted document that no client asked to delete, usually one of
+// the latest.
 func (l *load) pick() *document {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +266,7 @@ func (l *load) remove(ctx context.Context, d *document) error {
 	l.mu.Unlock()
 	err := l.call(ctx, d.tenant, http.MethodDelete, "/v1/datasets/"+dataset+"/documents/"+d.id, "application/json", "", nil, nil)
 	if s, ok := errors.AsType[*status](err); ok && s.code == 404 {
-		err = nil // an earlier try, whose answer was lost, has done it
+		err = nil // an earlier attempt, whose answer was lost, has done it
 	}
 	if err == nil {
 		l.mu.Lock()
@@ -277,7 +276,7 @@ func (l *load) remove(ctx context.Context, d *document) error {
 	return err
 }
 
-// hits searches for a document's word and returns the texts of what is found.
+// hits searches for a document's word and returns the matching texts.
 func (l *load) hits(ctx context.Context, d *document) ([]string, error) {
 	var r struct {
 		Hits []struct {
@@ -296,7 +295,7 @@ func (l *load) hits(ctx context.Context, d *document) ([]string, error) {
 	var texts []string
 	for _, h := range r.Hits {
 		if !strings.Contains(h.Chunk.Text, d.token) {
-			continue // another word of the query's analysis
+			continue // matched another word of the analysed query
 		}
 		if d.id != "" && h.Document.ID != d.id {
 			l.violation("I18: the words of %s are in document %s too: one upload became two documents", d.id, h.Document.ID)
@@ -306,9 +305,9 @@ func (l *load) hits(ctx context.Context, d *document) ([]string, error) {
 	return texts, nil
 }
 
-// look searches for one document and checks what must hold at any moment: its
-// pages are found once, so that no two generations mix, and never after a
-// delete was answered.
+// look searches for one document and checks what must hold at any moment: its pages
+// are found once, so that no two generations mix, and never after a delete was
+// answered.
 func (l *load) look(ctx context.Context, d *document) {
 	l.mu.Lock()
 	gone := d.gone
@@ -346,7 +345,7 @@ func (l *load) run(ctx context.Context, backlog func() int) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if backlog() < 60 {
-					_, _ = l.send(ctx, tenant, l.intn(5) == 0) // what was not answered is counted
+					_, _ = l.send(ctx, tenant, l.intn(5) == 0) // unanswered ones are counted
 				}
 				pause(ctx, time.Duration(300+l.intn(700))*time.Millisecond)
 			}

@@ -1,7 +1,7 @@
 // Command chaos proves that the fleet loses nothing: it runs the product's own
-// processes over real engines, breaks both at random while clients work, and
-// then compares every engine with what clients were told. The same seed draws
-// the same faults.
+// processes on real engines, breaks both at random while clients work, and then
+// compares every engine with what clients were told. The same seed draws the same
+// faults.
 package main
 
 import (
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// alone runs with all engines of its own, in a folder that it removes.
+// alone runs with its own engines, in a temporary folder.
 func alone(ctx context.Context, c config) (*record, error) {
 	dir, err := os.MkdirTemp("", "sheaf-chaos")
 	if err != nil {
@@ -88,12 +88,12 @@ type config struct {
 	seed     uint64
 	mean     time.Duration
 	dir      string              // of the run
-	exe      string              // the product, from buildBinary
-	env      func(string) string // where MinIO and Elasticsearch are
+	exe      string              // the product's binary, from buildBinary
+	env      func(string) string // variables of MinIO and Elasticsearch
 	progress *os.File            // nil for none
 }
 
-// record is what a run came to.
+// record is the result of a run.
 type record struct {
 	Seed          uint64             `json:"seed"`
 	Faults        int                `json:"faults"`
@@ -110,35 +110,35 @@ type record struct {
 	NodeOutputs   int                `json:"node_outputs"` // of live versions, compared with what was written
 	DatasetRuns   map[string]int     `json:"dataset_runs"` // by kind and outcome
 	Promises      []promise          `json:"promises"`
-	Recovery      recovery           `json:"recovery"`              // with nothing else broken and the product's own times
-	UnderFaults   recovery           `json:"recovery_under_faults"` // while all else is breaking, with short times
-	SettleS       float64            `json:"settle_s"`              // from the last fault until nothing moves
+	Recovery      recovery           `json:"recovery"`              // with nothing else broken and the product's own settings
+	UnderFaults   recovery           `json:"recovery_under_faults"` // with other faults active and short times
+	SettleS       float64            `json:"settle_s"`              // from the last fault until rest
 	Cancels       int                `json:"cancels"`
-	CancelP50     float64            `json:"cancel_p50_s"` // from the request until no task runs, with no fault under way
+	CancelP50     float64            `json:"cancel_p50_s"` // from the request until no task runs, without faults
 	CancelP99     float64            `json:"cancel_p99_s"`
 	Served        map[string]float64 `json:"served_of_fair_share"`          // by tenant, all with a backlog: 1 is exactly its share by weight
-	NewcomerAfter int                `json:"newcomer_after_claims"`         // claims of tenants with a backlog until a tenant that comes has its first
+	NewcomerAfter int                `json:"newcomer_after_claims"`         // claims of tenants with a backlog until a new tenant has its first
 	ClaimsPerS    float64            `json:"claims_per_s"`                  // with a backlog and no fault
-	SlowestPerS   float64            `json:"claims_per_s_slowest_window"`   // of all windows of four seconds in that time
-	FlushBackS    float64            `json:"throughput_back_after_flush_s"` // from FLUSHALL until a window has as many as that
+	SlowestPerS   float64            `json:"claims_per_s_slowest_window"`   // of all four-second windows in that time
+	FlushBackS    float64            `json:"throughput_back_after_flush_s"` // from FLUSHALL until a window has that many
 	FlushPerS     float64            `json:"claims_per_s_after_flush"`      // in the two windows from then on
-	ReadyFollows  float64            `json:"readiness_follows_s"`           // the slowest, of outages and their ends
+	ReadyFollows  float64            `json:"readiness_follows_s"`           // the slowest, over outages and recoveries
 	CuredS        float64            `json:"refused_key_cured_s"`           // from the cure until everything that waited for it is done
 	Watchers      int                `json:"slow_watchers"`
 	DurationS     float64            `json:"duration_s"`
-	DiskFull      bool               `json:"disk_full"` // could a small file system be mounted
+	DiskFull      bool               `json:"disk_full"` // whether a small file system could be mounted
 	Violations    []string           `json:"violations"`
 	Log           []injected         `json:"log"`
 	LeftoverProc  []string           `json:"leftover_processes,omitempty"`
 }
 
-// tenants of a run, and their weights where they are not 1.
+// tenants of a run, and their weights.
 var (
 	tenants = []string{"alpha", "beta", "gamma"}
 	weights = map[string]int{"alpha": 1, "beta": 1, "gamma": 2}
 )
 
-// run breaks a fleet that is up and checks it.
+// run breaks a running fleet and checks it.
 func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	begun := time.Now()
 	if c.seed == 0 {
@@ -189,7 +189,7 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 		l.run(working, func() int {
 			var n int
 			if e.db.QueryRowContext(working, "SELECT COUNT(*) FROM tasks WHERE state NOT IN "+terminal).Scan(&n) != nil {
-				return 1 << 20 // the database is away: wait
+				return 1 << 20 // the database is down: wait
 			}
 			return n
 		})
@@ -197,7 +197,7 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	}()
 	pause(ctx, 2*time.Second)
 	in.inject(ctx, plan(in.kinds(), c.faults, rng), c.mean, c.seed)
-	for range 3 { // others in the place of those that could not be brought about
+	for range 3 { // replacements for those that could not be injected
 		if missing := c.faults - in.injected(); missing > 0 {
 			in.inject(ctx, plan(in.kinds(), missing, rng), c.mean, c.seed)
 		}
@@ -268,17 +268,17 @@ func run(ctx context.Context, c config, t *trial) (r *record, err error) {
 	return r, err
 }
 
-// trial is a fleet at work over its engines, and its clients.
+// trial is a working fleet with its engines and clients.
 type trial struct {
 	e       *engines
 	f       *fleet
 	l       *load
-	own     map[string]string // names in the engines that are shared
+	own     map[string]string // names in the shared engines
 	unmount func()
 	stopped bool
 }
 
-// setup starts the engines and a fleet; settings go over the harness' own.
+// setup starts the engines and a fleet; settings override the harness's own.
 func setup(ctx context.Context, c config, settings ...string) (t *trial, err error) {
 	e, err := startEngines(ctx, c.dir, c.env)
 	if err != nil {
@@ -331,8 +331,8 @@ func setup(ctx context.Context, c config, settings ...string) (t *trial, err err
 	return t, nil
 }
 
-// close ends everything that setup started and removes what it left in the
-// engines that are shared.
+// close ends everything that setup started and removes its data from the shared
+// engines.
 func (t *trial) close() {
 	if !t.stopped {
 		for _, p := range t.f.all {
@@ -344,8 +344,8 @@ func (t *trial) close() {
 	t.e.close()
 }
 
-// mountSmall gives executor 0 a file system that can be filled. Where mounting
-// is not permitted its disk is not filled, and the record says so.
+// mountSmall gives executor 0 a file system that can be filled. If mounting is not
+// permitted its disk is not filled, and the record notes that.
 func (f *fleet) mountSmall() (unmount func()) {
 	dir := filepath.Join(f.dir, "small")
 	if os.MkdirAll(dir, 0o755) != nil || exec.Command("mount", "-t", "tmpfs", "-o", "size=24m", "chaos", dir).Run() != nil {
@@ -365,8 +365,8 @@ func dropIndex(es, prefix string) {
 	}
 }
 
-// measureCancels cancels documents at work, with no fault under way, and notes
-// how long it takes until no task of them runs.
+// measureCancels cancels documents in progress, without faults, and records how
+// long it takes until none of their tasks run.
 func (l *load) measureCancels(ctx context.Context, e *engines, n int, r *record) error {
 	var took []time.Duration
 	for i := range n {
@@ -405,14 +405,14 @@ func (l *load) measureCancels(ctx context.Context, e *engines, n int, r *record)
 	return nil
 }
 
-// promise is a measure and its bound.
+// promise is a measurement and its bound.
 type promise struct {
 	Measure string  `json:"measure"`
 	Seconds float64 `json:"seconds"`
 	Bound   float64 `json:"bound_s"`
 }
 
-// compare holds what was measured with nothing broken against what is promised.
+// compare compares the measurements without faults with what is promised.
 func (r *record) compare(l *load) {
 	r.Promises = []promise{
 		{"cancel of running work, p99", r.CancelP99, 2},
@@ -428,7 +428,7 @@ func (r *record) compare(l *load) {
 	}
 }
 
-// quantile is in seconds; 0 for no values.
+// quantile returns seconds; 0 for no values.
 func quantile(values []time.Duration, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -449,7 +449,7 @@ func (r *record) write(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// shares writes how well each tenant was served.
+// shares formats how well each tenant was served.
 func (r *record) shares() string {
 	var parts []string
 	for _, tenant := range tenants {

@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// tenantCap is per weight, and more than a tenant's share of the slots: a
-	// task whose end is being written has left its slot and still counts, and
-	// who is at its cap waits while others are served.
+	// tenantCap is per weight, and more than a tenant's share of the slots: a task
+	// whose end is being written has left its slot but still counts, and a tenant
+	// at its cap waits while others are served.
 	tenantCap = 8
-	// slots of the fleet: three executors of four workers. So many claims may
-	// be under way when something changes.
+	// slots of the fleet: three executors of four workers. Up to that many claims
+	// may be in flight when something changes.
 	slots = 12
-	// promised is how soon full throughput is back when Redis is.
+	// promised is how soon throughput recovers fully once Redis is back.
 	promised = 10 * time.Second
-	// window is what throughput is counted in. Claims come unevenly in it, so
-	// full throughput is as many as in the slowest window before.
+	// window is the unit of measuring throughput. Claims are uneven within it, so
+	// full throughput means as many as in the slowest window before.
 	window = 4 * time.Second
 )
 
-// measureShares puts a backlog before the fleet, with no fault under way, and
-// checks I13: tenants are served by their weights, a tenant that comes is
-// served at once, and no tenant runs more than its cap. Then it takes Redis'
-// memory and measures when claims come as fast as before (I14).
+// measureShares creates a backlog, without faults, and checks I13: tenants are
+// served by weight, a new tenant is served at once, and no tenant runs more than
+// its cap. Then it flushes Redis and measures when claims are as frequent as before
+// (I14).
 func (t *trial) measureShares(ctx context.Context, r *record) error {
 	backlog := func(tenant string, documents int) error {
 		for range documents {
@@ -41,7 +41,7 @@ func (t *trial) measureShares(ctx context.Context, r *record) error {
 	const lastEvent = "SELECT COALESCE(MAX(seq),0) FROM events"
 	const claimsSince = "SELECT COUNT(*) FROM events WHERE kind='claimed' AND seq>?"
 
-	// A newcomer, while two others keep every slot busy.
+	// A newcomer, while two other tenants keep every slot busy.
 	for tenant, n := range map[string]int{"alpha": 10, "gamma": 20} {
 		if err := backlog(tenant, n); err != nil {
 			return err
@@ -126,9 +126,9 @@ func (t *trial) measureShares(ctx context.Context, r *record) error {
 	for _, tenant := range tenants {
 		fair := total * float64(weights[tenant]) / float64(weight)
 		r.Served[tenant] = served[tenant] / fair
-		// Each executor that picks at either edge of the window may have two
-		// tasks that were picked on the other side of it. Were the weights
-		// forgotten, gamma would be off by 70.
+		// Each executor that picks at either edge of the window may have two tasks
+		// picked on the other side of it. If weights were ignored, gamma would be
+		// off by 70.
 		if off := served[tenant] - fair; max(off, -off) > 2*4*float64(len(t.f.of("executor"))+1) {
 			t.l.violation("I13: %s was served %.0f pages, its share by weight was %.0f of %.0f", tenant, served[tenant], fair, total)
 		}
@@ -145,7 +145,7 @@ func (t *trial) measureShares(ctx context.Context, r *record) error {
 	return t.measureFlush(ctx, r)
 }
 
-// claimTimes are the times of all claims after begun.
+// claimTimes returns the times of all claims after begun.
 func (e *engines) claimTimes(ctx context.Context, begun time.Time) (times []time.Duration, err error) {
 	rs, err := e.db.QueryContext(ctx, "SELECT at FROM events WHERE kind='claimed' AND at>=?", begun.UnixMilli())
 	if err != nil {
@@ -162,7 +162,7 @@ func (e *engines) claimTimes(ctx context.Context, begun time.Time) (times []time
 	return times, rs.Err()
 }
 
-// within counts the times from a moment on for a length of time.
+// within counts the times in an interval starting at from.
 func within(times []time.Duration, from, length time.Duration) (n int) {
 	for _, at := range times {
 		if at >= from && at < from+length {
@@ -172,14 +172,14 @@ func within(times []time.Duration, from, length time.Duration) (n int) {
 	return n
 }
 
-// measureFlush takes Redis' memory in the middle of a backlog.
+// measureFlush flushes Redis in the middle of a backlog.
 func (t *trial) measureFlush(ctx context.Context, r *record) error {
 	flushed := time.Now()
 	if err := t.e.rdb.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	// Full throughput is back where a window begins that has as many claims as
-	// the slowest before, and the one after it has them too.
+	// Throughput has recovered at the start of a window with as many claims as the
+	// slowest before, if the following window has as many.
 	r.FlushBackS = -1
 	for r.FlushBackS < 0 && time.Since(flushed) < 2*promised+2*window {
 		pause(ctx, window/8)
@@ -201,7 +201,7 @@ func (t *trial) measureFlush(ctx context.Context, r *record) error {
 	if r.FlushBackS < 0 {
 		r.FlushBackS = time.Since(flushed).Seconds()
 	}
-	for _, tenant := range tenants { // what is left of the backlog has served
+	for _, tenant := range tenants { // the rest of the backlog has served its purpose
 		if err := t.l.post(ctx, tenant, "/v1/datasets/"+dataset+"/documents:cancel", map[string]any{"filter": map[string]any{"state": []string{"queued", "running", "finalizing"}}}, nil); err != nil {
 			return err
 		}

@@ -10,22 +10,22 @@ import (
 	"sheaf/chaos/proxy"
 )
 
-// followed is how soon readiness must say that a dependency is away, or back:
-// a probe asks it once a second, for three seconds at most.
+// followed is how soon readiness must report that a dependency is down, or back: a
+// probe checks it once a second, for three seconds at most.
 const followed = 10 * time.Second
 
-// outage is a dependency that does not work, and what must be said of it.
+// outage is a failed dependency, and how it must be reported.
 type outage struct {
 	name     string
 	begin    func()
 	end      func()
-	away     []string // as /readyz names them
+	away     []string // names in /readyz
 	serve    int      // status of /readyz for the API, and for executors
 	executor int
 }
 
-// outages takes what the fleet depends on away, one after the other and with
-// nothing else broken.
+// outages disables the fleet's dependencies, one after the other and with nothing
+// else broken.
 func (t *trial) outages() []outage {
 	cut := func(names ...string) (begin, end func()) {
 		set := func(mode proxy.Mode) func() {
@@ -46,9 +46,9 @@ func (t *trial) outages() []outage {
 	}
 }
 
-// measureOutages checks that readiness follows each outage in every API
-// process, that a refused key costs no task an attempt, and that work goes on
-// by itself once it is cured.
+// measureOutages checks that readiness follows each outage in every API process,
+// that a refused key costs no task an attempt, and that work resumes automatically
+// once it is cured.
 func (t *trial) measureOutages(ctx context.Context, r *record) error {
 	for _, o := range t.outages() {
 		o.begin()
@@ -73,8 +73,8 @@ func (t *trial) measureOutages(ctx context.Context, r *record) error {
 	return nil
 }
 
-// ready waits until every API process says of the dependencies of o that they
-// are away, or back.
+// ready waits until every API process reports the dependencies of o as down, or
+// back.
 func (t *trial) ready(ctx context.Context, o outage, away bool) error {
 	ask := func(url, role string) (status int, oks map[string]bool, err error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz?role="+role, nil)
@@ -124,9 +124,8 @@ func (t *trial) ready(ctx context.Context, o outage, away bool) error {
 	})
 }
 
-// refused sends documents while the embedding server refuses the key, cures it
-// once their tasks wait, and measures until all are done. No attempt may be
-// lost to it.
+// refused sends documents while the embedding server rejects the key, cures it once
+// their tasks wait, and measures until all are done. It must not cost any attempts.
 func (t *trial) refused(ctx context.Context, r *record, o outage) error {
 	var docs []*document
 	for i := range 2 * len(tenants) {
@@ -145,7 +144,7 @@ func (t *trial) refused(ctx context.Context, r *record, o outage) error {
 		}
 		return nil
 	}
-	// All are planned, and none can go on.
+	// All are planned, and none can proceed.
 	if err := until(ctx, 30*time.Second, "tasks that wait for the embedder", func() error {
 		return count("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND (kind='plan' AND state<>'done' OR kind='parse' AND state IN ('running','done'))")
 	}); err != nil {

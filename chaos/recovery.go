@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// waits is what tasks that were taken back wait for until they are claimed
-// again, sampled: by task and the epoch they were taken back under.
+// waits records what tasks that were taken back wait for until claimed again, by
+// sampling: by task and the epoch under which they were taken back.
 type waits map[string]map[string]time.Duration
 
-// Parts of a recovery, in their order.
+// Parts of a recovery, in order.
 const (
-	partNoticed = "noticed" // the keeper has not seen yet that the executor is gone
-	partBackoff = "backoff" // the keeper keeps it back for a moment
-	partUnfed   = "unfed"   // pending, and the queue has no hint of it
-	partQueued  = "queued"  // hinted, and nobody has claimed it
+	partNoticed = "noticed" // the keeper has not yet noticed that the executor is gone
+	partBackoff = "backoff" // the keeper holds it back for a moment
+	partUnfed   = "unfed"   // pending, without a hint in the queue
+	partQueued  = "queued"  // hinted, but not claimed
 )
 
 const sampleEvery = 200 * time.Millisecond
 
-// watch samples until ctx ends. While the database is away what it said last
-// goes on.
+// watch samples until ctx ends. While the database is down the last state is
+// extended.
 func (w waits) watch(ctx context.Context, e *engines) {
 	type state struct{ key, part string }
 	var last []state
@@ -57,13 +57,12 @@ func (w waits) watch(ctx context.Context, e *engines) {
 	}
 }
 
-// recovery is how long tasks of executors that were killed waited to be claimed
-// again.
+// recovery is how long tasks of killed executors waited to be claimed again.
 type recovery struct {
 	Tasks      int                `json:"tasks"`
 	P50        float64            `json:"p50_s"` // from the end of the executor to the next claim
 	P99        float64            `json:"p99_s"`
-	NoticedP50 float64            `json:"noticed_p50_s"` // its first part: until a keeper took the task back
+	NoticedP50 float64            `json:"noticed_p50_s"` // the first part: until a keeper took the task back
 	NoticedP99 float64            `json:"noticed_p99_s"`
 	Parts      map[string]float64 `json:"mean_s"` // by what the tasks waited for
 }
@@ -112,17 +111,17 @@ func (r recovery) String() string {
 	return s
 }
 
-// held is the tasks that the executor with this process id runs.
+// held counts the running tasks of the executor with this process id.
 func (e *engines) held(ctx context.Context, pid int) (n int, err error) {
 	err = e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE state='running' AND worker_id LIKE ?", fmt.Sprintf("%%-%d-%%", pid)).Scan(&n)
 	return n, err
 }
 
-// busy waits until the process, an executor, runs tasks, and sends documents of
-// every tenant until it does. It returns the process id.
+// busy waits until the process, an executor, runs tasks, sending documents of every
+// tenant until it does. It returns the process id.
 func (t *trial) busy(ctx context.Context, p *process) (pid int, err error) {
 	return pid, until(ctx, 60*time.Second, p.name+" at work", func() error {
-		for _, tenant := range tenants { // enough for everybody
+		for _, tenant := range tenants { // enough for every tenant
 			var n int
 			if err := t.e.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state='pending'", tenant).Scan(&n); err != nil {
 				return err
@@ -133,7 +132,7 @@ func (t *trial) busy(ctx context.Context, p *process) (pid int, err error) {
 				}
 			}
 		}
-		pid, _ = p.signal(0) // it may have been started again since the last look
+		pid, _ = p.signal(0) // it may have been restarted in the meantime
 		if n, err := t.e.held(ctx, pid); err != nil || n == 0 {
 			return fmt.Errorf("it runs %d tasks, %v", n, err)
 		}
@@ -141,8 +140,8 @@ func (t *trial) busy(ctx context.Context, p *process) (pid int, err error) {
 	})
 }
 
-// measureRecovery kills each executor at work, one after the other and with
-// nothing else broken, and measures when their tasks run again.
+// measureRecovery kills each busy executor, one after the other and with nothing
+// else broken, and measures when their tasks run again.
 func (t *trial) measureRecovery(ctx context.Context) (recovery, error) {
 	waits := waits{}
 	watching, stop := context.WithCancel(ctx)

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// watcher follows a job's events more slowly than they come, over servers that
-// end and answers that break off.
+// watcher follows a job's events more slowly than they come, across server restarts
+// and aborted answers.
 type watcher struct {
 	d     *document
-	seen  []int64 // sequence numbers, as they came
-	ended bool    // the server said that nothing more comes
+	seen  []int64 // sequence numbers, in order of arrival
+	ended bool    // the server signaled the end of the stream
 }
 
-// watchers are those of a run.
+// watchers are the watchers of a run.
 type watchers struct {
 	l   *load
 	mu  sync.Mutex
@@ -33,12 +33,12 @@ const (
 	// watcherPace is how fast a watcher reads: about 10 KB/s.
 	watcherPace  = 20 * time.Millisecond
 	watcherPiece = 256
-	// deafWatchers read nothing, and so many are opened at once.
+	// deafWatchers is how many clients that never read are opened at once.
 	deafWatchers = 20
 )
 
-// narrow connects with a buffer that holds next to nothing, so that a server
-// feels at once that its client does not read.
+// narrow connects with a minimal receive buffer, so that a server notices at once
+// that its client does not read.
 var narrow = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
 	if t, ok := c.(*net.TCPConn); ok && err == nil {
@@ -58,7 +58,7 @@ func (s slowReader) Read(p []byte) (int, error) {
 	return s.r.Read(p[:min(len(p), watcherPiece)])
 }
 
-// open begins a stream behind the event after.
+// open starts a stream after the given event.
 func (w *watchers) open(ctx context.Context, tenant, path, after string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.l.urls[w.l.intn(len(w.l.urls))]+path, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *watchers) open(ctx context.Context, tenant, path, after string) (*http.
 	return narrow.Do(req)
 }
 
-// follow has a watcher follow d's job until its end.
+// follow starts a watcher for d's job until its end.
 func (w *watchers) follow(ctx context.Context, d *document) {
 	one := &watcher{d: d}
 	w.mu.Lock()
@@ -99,7 +99,7 @@ func (w *watchers) follow(ctx context.Context, d *document) {
 	})
 }
 
-// read notes events until the stream breaks off or ends.
+// read records events until the stream breaks or ends.
 func (o *watcher) read(ctx context.Context, resp *http.Response) {
 	lines := bufio.NewScanner(slowReader{ctx, bufio.NewReaderSize(resp.Body, watcherPiece)})
 	lines.Buffer(nil, 4<<20)
@@ -112,7 +112,7 @@ func (o *watcher) read(ctx context.Context, resp *http.Response) {
 			id, _ = strconv.ParseInt(line[len("id: "):], 10, 64)
 		case strings.HasPrefix(line, "event: "):
 			kind = line[len("event: "):]
-		case line == "": // only now it is whole
+		case line == "": // only now is it complete
 			switch {
 			case kind == "end":
 				o.ended = true
@@ -124,7 +124,7 @@ func (o *watcher) read(ctx context.Context, resp *http.Response) {
 	}
 }
 
-// deaf opens streams of a tenant's dataset that nobody reads, for a while.
+// deaf opens streams of a tenant's dataset that are never read, for a while.
 func (w *watchers) deaf(ctx context.Context, tenant string, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -132,7 +132,7 @@ func (w *watchers) deaf(ctx context.Context, tenant string, d time.Duration) err
 	var all sync.WaitGroup
 	for range deafWatchers {
 		all.Go(func() {
-			for ctx.Err() == nil { // the servers are being broken, too
+			for ctx.Err() == nil { // the servers are being broken too
 				resp, err := w.open(ctx, tenant, "/v1/datasets/"+dataset, "0")
 				if err == nil && resp.StatusCode == http.StatusOK {
 					opened.Add(1)
@@ -152,8 +152,8 @@ func (w *watchers) deaf(ctx context.Context, tenant string, d time.Duration) err
 	return nil
 }
 
-// check waits for the watchers, and holds what each has seen against the log:
-// every event of its job, once and in order.
+// check waits for the watchers, and compares what each has seen with the log: every
+// event of its job, once and in order.
 func (w *watchers) check(ctx context.Context, e *engines) error {
 	done := make(chan struct{})
 	go func() { w.wg.Wait(); close(done) }()
@@ -182,7 +182,7 @@ func (w *watchers) check(ctx context.Context, e *engines) error {
 			return err
 		}
 		if one.d.deleted {
-			continue // its log has gone, or is on its way
+			continue // its log is gone, or about to be
 		}
 		if why := differ(one.seen, want); why != "" {
 			w.l.violation("a slow watcher of job %s saw %d of %d events: %s", one.d.job, len(one.seen), len(want), why)
@@ -191,7 +191,7 @@ func (w *watchers) check(ctx context.Context, e *engines) error {
 	return nil
 }
 
-// differ says in which way two lists of sequence numbers differ, "" if in none.
+// differ describes how two lists of sequence numbers differ, "" if they do not.
 func differ(seen, want []int64) string {
 	for i := range max(len(seen), len(want)) {
 		switch {

@@ -1,12 +1,12 @@
-// Command hostile sends damaged and malicious files to a running Sheaf and
-// shows what becomes of each. Every file must end with a verdict, in time and
-// within bounds of memory, and cancelling must work at any moment; the service
-// must neither end nor keep anything behind.
+// Command hostile sends damaged and malicious files to a running Sheaf and reports
+// the outcome of each. Every file must end with a verdict, in time and within
+// memory limits, and cancelling must work at any moment; the service must neither
+// exit nor leak anything.
 //
 //	go run ./chaos/hostile -n 10000 -seed 7
 //
-// The same seed and files make the same mutants. It exits with 1 when a promise
-// is broken, and keeps the mutants at fault.
+// The same seed and files produce the same mutants. It exits with 1 if a promise is
+// broken, and keeps the mutants responsible.
 package main
 
 import (
@@ -40,15 +40,15 @@ import (
 const (
 	maxParentBytes = 1 << 30
 	maxCancel      = 2 * time.Second
-	maxVerdict     = 5 * time.Minute // for one file, while others wait with it
+	maxVerdict     = 5 * time.Minute // for one file, with others queued
 )
 
 type config struct {
 	n       int
 	seed    uint64
 	bin     string // the program
-	corpus  string // a folder of files beside those of the repository; may be ""
-	keep    string // where mutants at fault go
+	corpus  string // a folder of files in addition to those of the repository; may be ""
+	keep    string // where mutants at fault are kept
 	root    string // of the repository
 	clients int
 	out     io.Writer // the table
@@ -84,10 +84,10 @@ func main() {
 type verdict struct {
 	format, mutation, state, code string
 	took                          time.Duration
-	canceled                      time.Duration // from the request until it had stopped; 0 when it was not canceled
+	canceled                      time.Duration // from the request until it had stopped; 0 if not canceled
 }
 
-// run sends c.n mutants and returns the promises that were broken.
+// run sends c.n mutants and returns the broken promises.
 func run(ctx context.Context, c config) (broken []string, err error) {
 	if c.seed == 0 {
 		c.seed = uint64(time.Now().UnixNano())
@@ -108,7 +108,7 @@ func run(ctx context.Context, c config) (broken []string, err error) {
 	defer s.stop()
 	fmt.Fprintf(c.log, "hostile: seed %d, %d files to mutate, %s\n", c.seed, len(seeds), s.url)
 
-	// What a service keeps that has worked: measured after it has, and once more at the end.
+	// The resources of a warmed-up service: measured now, and once more at the end.
 	warm := rand.New(rand.NewPCG(c.seed, 0))
 	for i := range min(8, len(seeds)) {
 		if _, err := s.one(ctx, seeds[i].name, seeds[i].data, warm, false); err != nil {
@@ -186,7 +186,7 @@ func run(ctx context.Context, c config) (broken []string, err error) {
 	return broken, nil
 }
 
-// mutant makes the i-th file of a run.
+// mutant generates the i-th file of a run.
 func mutant(r *rand.Rand, i int, seeds []seed) (name, how string, data []byte) {
 	for {
 		s := seeds[r.IntN(len(seeds))]
@@ -208,8 +208,8 @@ func mutant(r *rand.Rand, i int, seeds []seed) (name, how string, data []byte) {
 	}
 }
 
-// seedFiles lists what is mutated: one or more files of each format in the
-// repository, small ones made here, and those of a corpus up to 2 MB.
+// seedFiles lists the files to mutate: one or more of each format in the
+// repository, small ones generated here, and those of a corpus up to 2 MB.
 func seedFiles(root, corpus string) ([]seed, error) {
 	var all []seed
 	add := func(path string) {
@@ -244,7 +244,7 @@ func seedFiles(root, corpus string) ([]seed, error) {
 	return all, nil
 }
 
-// made are files of formats of which the repository holds none.
+// made generates files of formats missing from the repository.
 func made(have []seed) []seed {
 	var rows, mail strings.Builder
 	rows.WriteString("id,name,amount,date\n")
@@ -353,7 +353,7 @@ func (s *service) stop() {
 	}
 }
 
-// problem is an answer that is not 2xx.
+// problem is a non-2xx answer.
 type problem struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
@@ -381,7 +381,7 @@ func (s *service) call(ctx context.Context, method, path, contentType string, bo
 	}
 	if answer.StatusCode/100 != 2 {
 		p := problem{Status: answer.StatusCode}
-		_ = json.Unmarshal(b, &p) // what is none has its status
+		_ = json.Unmarshal(b, &p) // otherwise it keeps the status
 		return p
 	}
 	if out == nil {
@@ -390,7 +390,7 @@ func (s *service) call(ctx context.Context, method, path, contentType string, bo
 	return json.Unmarshal(b, out)
 }
 
-// ended are the states in which a document stays.
+// ended are the terminal states of a document.
 var ended = []string{"succeeded", "partially_succeeded", "failed", "canceled"}
 
 type document struct {
@@ -400,8 +400,8 @@ type document struct {
 	Failure *struct{ Code, Message string }
 }
 
-// one sends a file and waits for its verdict; cancel stops it at some moment. A
-// refusal with a 4xx is a verdict, too.
+// one sends a file and waits for its verdict; cancel stops it at a random moment. A
+// refusal with a 4xx is a verdict too.
 func (s *service) one(ctx context.Context, name string, data []byte, r *rand.Rand, cancel bool) (v verdict, err error) {
 	begun := time.Now()
 	ctx, stop := context.WithTimeoutCause(ctx, maxVerdict, fmt.Errorf("no verdict after %v", maxVerdict))
@@ -444,7 +444,7 @@ func (s *service) one(ctx context.Context, name string, data []byte, r *rand.Ran
 			canceled = time.Now()
 			err := s.call(ctx, http.MethodPost, "/v1/jobs/"+answer.Job.ID+":cancel", "application/json", strings.NewReader("{}"), nil)
 			if p, ok := errors.AsType[problem](err); ok && p.Status < 500 {
-				canceled = time.Time{} // it had ended
+				canceled = time.Time{} // it had already ended
 			} else if err != nil {
 				return v, fmt.Errorf("cancel: %w", err)
 			}
@@ -472,7 +472,7 @@ func (s *service) one(ctx context.Context, name string, data []byte, r *rand.Ran
 	}
 }
 
-// watchMemory keeps the most that the service's own process had resident.
+// watchMemory tracks the peak resident memory of the service's own process.
 func (s *service) watchMemory(ctx context.Context) *atomic.Int64 {
 	var peak atomic.Int64
 	go func() {
@@ -490,7 +490,7 @@ func (s *service) watchMemory(ctx context.Context) *atomic.Int64 {
 	return &peak
 }
 
-// status reads a number of /proc/PID/status, 0 when it does not exist.
+// status reads a number from /proc/PID/status, 0 if it does not exist.
 func (s *service) status(key string) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	for line := range strings.Lines(string(b)) {
@@ -502,7 +502,7 @@ func (s *service) status(key string) int64 {
 	return 0
 }
 
-// holding is what a service has open.
+// holding is the resources held by a service.
 type holding struct{ files, threads, temporary int }
 
 func (s *service) holds() holding {
@@ -517,10 +517,10 @@ func (s *service) holds() holding {
 	return h
 }
 
-// leaks compares what the service holds with what it held, once it is idle. It
-// waits while the numbers fall.
+// leaks compares the held resources of the idle service with before. It waits while
+// they decrease.
 func (s *service) leaks(ctx context.Context, before holding) (broken []string) {
-	const files, threads, temporary = 64, 48, 64 // what pools of connections, the runtime and idle parsers may keep
+	const files, threads, temporary = 64, 48, 64 // what connection pools, the runtime and idle parsers may keep
 	var h holding
 	for range 120 {
 		h = s.holds()

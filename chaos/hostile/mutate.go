@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// maxMutant bounds what a mutation makes: hostile files are small ones that
-// claim much, not large ones.
+// maxMutant limits the size of a mutant: hostile files are small ones that claim to
+// be large.
 const maxMutant = 4 << 20
 
 // seed is a file to mutate.
 type seed struct {
-	name string // with the ending that tells its format
+	name string // with the extension of its format
 	data []byte
 }
 
-// mutation damages a file as accidents and attackers do. It returns nil where
-// the file has nothing of that kind.
+// mutation damages a file the way accidents and attackers do. It returns nil if it
+// does not apply to the file.
 type mutation struct {
 	name  string
 	apply func(r *rand.Rand, s seed, all []seed) []byte
@@ -56,7 +56,7 @@ func flipBits(r *rand.Rand, s seed, _ []seed) []byte {
 	return b
 }
 
-// truncate keeps the start, or loses a piece of the middle.
+// truncate keeps the start, or removes a piece from the middle.
 func truncate(r *rand.Rand, s seed, _ []seed) []byte {
 	n := r.IntN(len(s.data))
 	if r.IntN(2) == 0 {
@@ -65,7 +65,7 @@ func truncate(r *rand.Rand, s seed, _ []seed) []byte {
 	return slices.Delete(slices.Clone(s.data), n, n+r.IntN(len(s.data)-n+1))
 }
 
-// splice puts a piece of another file, or of the same one, somewhere.
+// splice inserts a piece of another file, or of the same one, somewhere.
 func splice(r *rand.Rand, s seed, all []seed) []byte {
 	from := all[r.IntN(len(all))].data
 	if r.IntN(2) == 0 {
@@ -76,15 +76,15 @@ func splice(r *rand.Rand, s seed, all []seed) []byte {
 	to := r.IntN(len(s.data) + 1)
 	end := to
 	if r.IntN(2) == 0 {
-		end = min(len(s.data), to+len(piece)) // in place of as much
+		end = min(len(s.data), to+len(piece)) // replaces the same amount
 	}
 	return slices.Replace(slices.Clone(s.data), to, end, piece...)
 }
 
-// numbers in text formats that say how much there is of something.
+// numbers matches counts and sizes in text formats.
 var numbers = regexp.MustCompile(`(?i)(/(?:Count|Length|Size|First|N|W|Width|Height|Columns|Predictor|Index)\s+|startxref\s+|(?:count|uniqueCount|colspan|rowspan|r:id|width|height|cx|cy|repeated)="|ref="[A-Z]+|\\bin|Content-Length: )(\d+)`)
 
-// lie changes numbers that say how large something is.
+// lie changes numbers that declare sizes.
 func lie(r *rand.Rand, s seed, _ []seed) []byte {
 	b := slices.Clone(s.data)
 	lies := []uint64{0, 1, 0xff, 0x7fff, 0xffff, 1 << 20, 0x7fffffff, 0xffffffff, 1_000_000_000}
@@ -131,8 +131,8 @@ func zipHeaders(b []byte) (at []int) {
 	return at
 }
 
-// rezip writes a zip file anew with members left out, doubled, exchanged,
-// mutated inside, or put under hostile names.
+// rezip rewrites a zip file with members omitted, duplicated, swapped, mutated, or
+// given hostile names.
 func rezip(r *rand.Rand, s seed, all []seed) []byte {
 	in, err := zip.NewReader(bytes.NewReader(s.data), int64(len(s.data)))
 	if err != nil || len(in.File) == 0 {
@@ -186,7 +186,7 @@ func rezip(r *rand.Rand, s seed, all []seed) []byte {
 	return out.Bytes()
 }
 
-// nest opens what is never closed, or puts a file into itself.
+// nest opens what is never closed, or embeds a file in itself.
 func nest(r *rand.Rand, s seed, _ []seed) []byte {
 	depth := 1 << (4 + r.IntN(14))
 	if r.IntN(3) == 0 { // zip in zip
@@ -210,7 +210,7 @@ func nest(r *rand.Rand, s seed, _ []seed) []byte {
 	return b[:min(len(b), maxMutant)]
 }
 
-// repeat says a piece again and again.
+// repeat repeats a piece many times.
 func repeat(r *rand.Rand, s seed, _ []seed) []byte {
 	at := r.IntN(len(s.data))
 	n := 1 + r.IntN(min(512, len(s.data)-at))
@@ -219,11 +219,10 @@ func repeat(r *rand.Rand, s seed, _ []seed) []byte {
 	return slices.Insert(slices.Clone(s.data), at, bytes.Repeat(s.data[at:at+n], times)...)
 }
 
-// misname sends a file as if it were of another format. The caller changes the
-// name.
+// misname sends a file as another format. The caller changes the name.
 func misname(_ *rand.Rand, s seed, _ []seed) []byte { return s.data }
 
-// rezipAll packs files into an archive; nil when that fails.
+// rezipAll packs files into an archive; nil on failure.
 func rezipAll(files []seed) []byte {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)

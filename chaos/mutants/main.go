@@ -1,6 +1,6 @@
-// Command mutants shows that the guards are tested: it takes one guard at a
-// time out of a copy of the tree, runs the tests that ought to notice, and
-// fails if they pass.
+// Command mutants verifies that the guards are tested: it removes one guard at a
+// time from a copy of the tree, runs the tests that should notice, and fails if
+// they pass.
 //
 // A guard stands below a comment "guard: NAME", in whichever file; what is taken
 // away is found in the lines behind it. So code may be renamed and moved.
@@ -21,21 +21,21 @@ import (
 	"time"
 )
 
-// mutant is one guard taken away: the first match of old behind the comment that
-// names the guard becomes what new is expanded to (regexp.Expand).
+// mutant is one removed guard: the first match of old after the comment that names
+// the guard is replaced by the expansion of new (regexp.Expand).
 type mutant struct {
 	guard    string
 	old, new string
-	pkg, run string  // the tests that notice
-	also     *mutant // a second guard of the same thing, taken away with it
+	pkg, run string  // the tests that should fail
+	also     *mutant // a second guard against the same thing, removed with it
 }
 
-// reach is how many lines behind its comment a guard is looked for: the longest
-// statement that holds one begins so far above it.
+// reach is how many lines after its comment a guard is searched: the longest
+// statement containing one begins that far above it.
 const reach = 12
 
-// The fold counts under the document's lock, and the statement that ends it counts
-// again.
+// The rollup counts under the document's lock, and the statement that ends it
+// counts again.
 var counted = &mutant{guard: "finalize guard: every task has ended, as counted", old: `&& (\w+)\.\w+ == 0:`, new: `&& $1.started:`}
 
 const redisOrder = "^TestContract$/(Places|Equal|Large|NoPhase|Window)|TestExecutorsOfTheVersionBefore"
@@ -181,7 +181,7 @@ func run(ctx context.Context, only string) error {
 	return nil
 }
 
-// try mutates the copy, runs the tests, and puts the files back.
+// try mutates the copy, runs the tests, and restores the files.
 func try(ctx context.Context, dir string, files map[string]string, m mutant) (noticed bool, err error) {
 	for of := &m; of != nil; of = of.also {
 		path := files[of.guard]
@@ -215,7 +215,7 @@ func test(ctx context.Context, dir string, m mutant) ([]byte, error) {
 
 var comment = regexp.MustCompile(`(?m)^[ \t]*(?://|--) guard: (.*)$`)
 
-// mutate takes the guard out of a file.
+// mutate removes the guard from a file.
 func (m *mutant) mutate(text []byte) ([]byte, error) {
 	for _, at := range comment.FindAllSubmatchIndex(text, -1) {
 		if string(text[at[2]:at[3]]) != m.guard {
@@ -262,7 +262,7 @@ func guarded(dir string, names []string) (map[string]string, error) {
 	return files, nil
 }
 
-// tree lists the files that git knows or would add.
+// tree lists the files that git tracks or would add.
 func tree(ctx context.Context) ([]string, error) {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "-co", "--exclude-standard", "-z").Output()
 	if err != nil {
@@ -274,7 +274,7 @@ func tree(ctx context.Context) ([]string, error) {
 func copyFile(from, to string) error {
 	b, err := os.ReadFile(from)
 	if os.IsNotExist(err) {
-		return nil // deleted and not yet committed
+		return nil // deleted but not yet committed
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Package proxy is a TCP proxy that breaks connections on purpose. The chaos
-// harness puts one in front of each engine of a fleet, between the processes
-// under test and what they depend on.
+// harness puts one in front of each engine of a fleet, between the processes under
+// test and their dependencies.
 package proxy
 
 import (
@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Mode is what a proxy does to the bytes that pass.
+// Mode is what a proxy does to the bytes it relays.
 type Mode int
 
 const (
-	// Pass hands everything on.
+	// Pass forwards everything.
 	Pass Mode = iota
-	// Delay hands everything on, each piece late by the proxy's delay.
+	// Delay forwards everything, each piece delayed by the proxy's delay.
 	Delay
-	// Cut resets every connection and each new one.
+	// Cut resets all open and new connections.
 	Cut
-	// DropReplies hands requests on and swallows what the engine answers: the
-	// client does not learn that the request was applied.
+	// DropReplies forwards requests and swallows the engine's replies: the client
+	// does not learn that the request was applied.
 	DropReplies
 )
 
-// Proxy listens on an address of its own and hands connections on to a target.
+// Proxy listens on its own address and forwards connections to a target.
 type Proxy struct {
 	ln     net.Listener
 	target string
@@ -35,16 +35,16 @@ type Proxy struct {
 	mode    Mode
 	delay   time.Duration
 	conns   map[*pair]struct{}
-	swallow int64 // bytes of replies that were not handed on
-	cut     int64 // connections that were reset
+	swallow int64 // bytes of swallowed replies
+	cut     int64 // reset connections
 	closed  bool
 	wg      sync.WaitGroup
 }
 
-// pair is a client's connection and the one made for it.
+// pair is a client's connection and its upstream connection.
 type pair struct {
 	client, server net.Conn
-	lost           bool // a reply was swallowed: what follows would be out of step
+	lost           bool // a reply was swallowed: later replies would be out of step
 }
 
 // Start listens on a free port of the loopback interface in front of target.
@@ -58,12 +58,11 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect, as host:port.
+// Addr is the address for clients, as host:port.
 func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
-// Set changes what happens to bytes from now on. Cut resets what is open.
-// Leaving DropReplies resets the connections of which a reply was swallowed:
-// their streams have a hole.
+// Set changes the mode from now on. Cut resets open connections. Leaving
+// DropReplies resets the connections that lost a reply: their streams have a gap.
 func (p *Proxy) Set(mode Mode, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +82,7 @@ func (p *Proxy) Counts() (swallowed, resets int64) {
 	return p.swallow, p.cut
 }
 
-// Close stops listening, resets what is open and waits for the end of all.
+// Close stops listening, resets open connections and waits until all have ended.
 func (p *Proxy) Close() error {
 	err := p.ln.Close()
 	p.mu.Lock()
