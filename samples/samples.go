@@ -1,7 +1,7 @@
-// Package samples holds documents to try Sheaf with: a handbook in four
-// formats. `go run ./samples/make` makes them from handbook.md, a copy of
-// docs/handbook.md as it stood once. Tests, benches and the demo read them, so
-// the copy stays as it is when the handbook changes.
+// Package samples holds documents to try Sheaf with: a handbook in four formats.
+// `go run ./samples/make` generates them from handbook.md, a frozen copy of
+// docs/handbook.md. Tests, benchmarks and the demo read them, so the copy does not
+// follow changes to the handbook.
 package samples
 
 import "embed"

@@ -1,6 +1,6 @@
-// Command make writes the sample documents from samples/handbook.md, a frozen
-// copy of the handbook. Run it in the root of the repository; the same text
-// gives the same bytes.
+// Command make writes the sample documents from samples/handbook.md, a frozen copy
+// of the handbook. Run it in the root of the repository; the same text produces the
+// same bytes.
 package main
 
 import (
@@ -70,21 +70,21 @@ type kind int
 
 const (
 	paragraph kind = iota
-	title          // a heading; level says which
+	title          // a heading; level gives its level
 	code
 	table
 )
 
-// A block is what the handbook is made of.
+// A block is an element of the handbook.
 type block struct {
 	kind  kind
 	level int
 	text  string
-	rows  [][]string // of a table, the header first
+	rows  [][]string // of a table, header first
 }
 
-// read turns Markdown into blocks. It knows what the handbook uses and refuses
-// the rest, so that nothing of the handbook is lost in a sample.
+// read turns Markdown into blocks. It supports what the handbook uses and rejects
+// the rest, so that no part of the handbook is missing from a sample.
 func read(markdown goldmark.Markdown, md []byte) ([]block, error) {
 	var out []block
 	for n := markdown.Parser().Parse(text.NewReader(md)).FirstChild(); n != nil; n = n.NextSibling() {
@@ -120,7 +120,7 @@ func read(markdown goldmark.Markdown, md []byte) ([]block, error) {
 	return out, nil
 }
 
-// plain is the text of a node without its marks.
+// plain returns the text of a node without markup.
 func plain(n ast.Node, md []byte) string {
 	var s strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/xuri/excelize/v2"
 )
 
-// writeDOCX writes the smallest package that Word takes: styles for headings
-// and code, tables with a repeated header row.
+// writeDOCX writes a minimal package that Word accepts: styles for headings and
+// code, tables with a repeated header row.
 func writeDOCX(blocks []block) ([]byte, error) {
 	const ns = `xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"`
 	const head = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
@@ -73,7 +73,7 @@ func docxParagraph(b *strings.Builder, style, text string) {
 			b.WriteString("<w:br/>")
 		}
 		b.WriteString(`<w:t xml:space="preserve">`)
-		_ = xml.EscapeText(b, []byte(line)) // a strings.Builder takes all
+		_ = xml.EscapeText(b, []byte(line)) // a strings.Builder never fails
 		b.WriteString("</w:t>")
 	}
 	b.WriteString("</w:r></w:p>")

@@ -19,7 +19,7 @@ type font struct {
 	widths *[95]int // of the characters from space to tilde, in thousandths of the size; nil: 600 each
 }
 
-// Widths are those of Adobe's metrics for the standard fonts (Core 14 AFM).
+// Widths are from Adobe's metrics for the standard fonts (Core 14 AFM).
 var (
 	regular = &font{"F1", "Helvetica", &[95]int{
 		278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
@@ -61,7 +61,7 @@ func (f *font) width(s string, size float64) float64 {
 	return float64(n) * size / 1000
 }
 
-// wrap cuts s into lines of at most width, at spaces where there are any.
+// wrap splits s into lines of at most width, at spaces if there are any.
 func (f *font) wrap(s string, size, width float64) []string {
 	var lines []string
 	line := ""
@@ -105,7 +105,7 @@ func (p *pdf) newPage() {
 	p.line(regular, 9, pageWidth/2-regular.width(n, 9)/2, pageHeight-40, n)
 }
 
-// room begins a new page when fewer than h points are left.
+// room begins a new page if fewer than h points are left.
 func (p *pdf) room(h float64) {
 	if p.y+h > pageHeight-marginY {
 		p.newPage()
@@ -160,7 +160,7 @@ func writePDF(blocks []block) ([]byte, error) {
 	return p.bytes(blocks[0].text), nil
 }
 
-// wrapCode cuts a line of code by length alone: its spaces matter.
+// wrapCode splits a line of code by length alone: its spaces matter.
 func (f *font) wrapCode(s string, size, width float64) []string {
 	n := int(width / f.width("x", size))
 	var out []string
@@ -175,7 +175,7 @@ func (p *pdf) title(b block) {
 	if b.level == 2 && p.y > pageHeight/2 {
 		p.newPage() // a chapter begins in the upper half of a page
 	}
-	p.room(size + 60) // and a heading never stands alone at the foot
+	p.room(size + 60) // and a heading is never alone at the foot
 	if p.y > marginY {
 		p.y += size * 0.6
 	}
@@ -192,8 +192,8 @@ func (p *pdf) text(f *font, size, leading float64, s string) {
 	}
 }
 
-// table draws a grid. Columns get room by what they hold; the header is
-// repeated on every page.
+// table draws a grid. Column widths depend on the content; the header is repeated
+// on every page.
 func (p *pdf) table(rows [][]string) {
 	const size, leading, pad = 9.0, 11.5, 4.0
 	widths := columnWidths(rows, size, pad)
@@ -244,7 +244,7 @@ func columnWidths(rows [][]string, size, pad float64) []float64 {
 			widths[c] = max(widths[c], bold.width(s, size)+2*pad+2)
 		}
 	}
-	// the last column explains and takes what is left; the others are bounded
+	// the last column holds explanations and takes the rest; the others are limited
 	rest := textWidth
 	for c := range len(widths) - 1 {
 		widths[c] = min(widths[c], textWidth/3)
