@@ -1,6 +1,6 @@
-// Package apidoc draws the reference of the API for people from its OpenAPI
-// description: what /docs serves. It needs no scripts; those of the page add a
-// filter and buttons that copy.
+// Package apidoc renders the API reference served at /docs from the OpenAPI
+// description. It works without scripts; those of the page add a filter and copy
+// buttons.
 package apidoc
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Operations lists what a description describes, by path and method.
+// Operations lists the operations of a description, by path and method.
 func Operations(api *huma.OpenAPI) []*huma.Operation {
 	var out []*huma.Operation
 	for _, item := range api.Paths {
@@ -34,13 +34,13 @@ func Operations(api *huma.OpenAPI) []*huma.Operation {
 	return out
 }
 
-// rank orders the operations of one path: what reads stands before what changes.
+// rank orders the operations of one path: reads before writes.
 func rank(method string) int {
 	return slices.Index([]string{http.MethodHead, http.MethodGet, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, method)
 }
 
 // first are the groups that people look for; the others follow by name, and
-// what only operators may do comes last.
+// operator-only ones come last.
 var first = []string{"datasets", "documents", "uploads", "chunks", "search", "jobs", "tasks"}
 
 func order(tag string) string {
@@ -58,7 +58,7 @@ type page struct {
 	schemas map[string]*huma.Schema
 }
 
-// Page is the reference as HTML. base is the address that examples ask.
+// Page returns the reference as HTML. base is the address used in examples.
 func Page(api *huma.OpenAPI, base string) []byte {
 	p := &page{schemas: api.Components.Schemas.Map()}
 	groups := map[string][]*huma.Operation{}
@@ -95,7 +95,7 @@ func Page(api *huma.OpenAPI, base string) []byte {
 	return p.Bytes()
 }
 
-// put writes a format whose values are escaped.
+// put writes a format with escaped values.
 func (p *page) put(format string, values ...string) {
 	escaped := make([]any, len(values))
 	for i, v := range values {
@@ -148,8 +148,8 @@ func (p *page) operation(op *huma.Operation, base string) {
 	p.WriteString(`</details>`)
 }
 
-// try leaves what the page's script makes a form of: the request with its
-// example, where that is JSON or has no body.
+// try writes what the page's script turns into a form: the request with its
+// example, if that is JSON or has no body.
 func (p *page) try(op *huma.Operation) {
 	body := ""
 	if op.RequestBody != nil {
@@ -169,7 +169,7 @@ func (p *page) try(op *huma.Operation) {
 	p.put(`<div class="try" data-method="%s" data-path="%s" data-body="%s" hidden></div>`, op.Method, op.Path, body)
 }
 
-// description leaves out what only says the status again.
+// description omits a text that only repeats the status.
 func description(text, name string) string {
 	if strings.HasSuffix(name, text) {
 		return ""
@@ -188,8 +188,8 @@ func scopeOf(op *huma.Operation) string {
 	return ""
 }
 
-// contents shows bodies by media type; open: with the properties of types that
-// are shown below, too.
+// contents writes bodies by media type; with open, also the properties of types
+// described below.
 func (p *page) contents(of map[string]*huma.MediaType, what string, open bool) {
 	for _, media := range slices.Sorted(maps.Keys(of)) {
 		sc := of[media].Schema
@@ -222,7 +222,7 @@ func (p *page) row(name string, required bool, second string, sc *huma.Schema, t
 	p.WriteString(`</td></tr>`)
 }
 
-// schema shows the properties of an object, or what else a schema is.
+// schema writes the properties of an object, or whatever else a schema is.
 func (p *page) schema(sc *huma.Schema, name string) {
 	if sc.Description != "" {
 		p.put(`<p>%s</p>`, sc.Description)
@@ -241,10 +241,10 @@ func (p *page) schema(sc *huma.Schema, name string) {
 	p.WriteString(`</tbody></table></div>`)
 }
 
-// named is the type that a schema refers to, or "".
+// named returns the type that a schema refers to, or "".
 func named(sc *huma.Schema) string { return sc.Ref[strings.LastIndexByte(sc.Ref, '/')+1:] }
 
-// kind says of which type a value is, and within what bounds.
+// kind writes the type of a value and its bounds.
 func (p *page) kind(sc *huma.Schema) {
 	if sc.Ref != "" {
 		name := named(sc)
@@ -308,7 +308,7 @@ func bounds(sc *huma.Schema) string {
 	return ", " + strings.Join(out, ", ")
 }
 
-// Curl is a command that asks for an operation, with the examples of the
+// Curl returns a curl command for an operation, with the examples of the
 // description.
 func Curl(op *huma.Operation, base string) string {
 	path := op.Path
@@ -359,7 +359,7 @@ func Curl(op *huma.Operation, base string) string {
 	return strings.Join(out, " \\\n  ")
 }
 
-// quoted is a word for a shell.
+// quoted quotes a word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 const head = `<!doctype html>
