@@ -1,4 +1,4 @@
-// Package buildinfo says which build of Sheaf this process is.
+// Package buildinfo identifies the build of Sheaf that this process runs.
 package buildinfo
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Set by the linker, -ldflags "-X sheaf/internal/buildinfo.version=…"; empty
-// in a build that does not go through the Makefile.
+// Set by the linker, -ldflags "-X sheaf/internal/buildinfo.version=…"; empty in a
+// build not made by the Makefile.
 var version, commit, date string
 
 // Info describes a build.
@@ -22,8 +22,8 @@ type Info struct {
 	Platform string `json:"platform" doc:"operating system and processor, such as linux/amd64"`
 }
 
-// Get describes this binary: by what the Makefile gave the linker, else by
-// what the Go toolchain recorded.
+// Get describes this binary: from what the Makefile passed to the linker, otherwise
+// from what the Go toolchain recorded.
 var Get = sync.OnceValue(func() Info {
 	recorded, _ := debug.ReadBuildInfo() // nil without module support
 	return describe(version, commit, date, recorded)
@@ -46,7 +46,7 @@ func describe(version, commit, date string, recorded *debug.BuildInfo) Info {
 			}
 		}
 		i.Date = cmp.Or(i.Date, setting("vcs.time"))
-		// A pseudo-version repeats the date and the commit, which stand beside it.
+		// A pseudo-version repeats the date and the commit, which are shown anyway.
 		if v := recorded.Main.Version; i.Version == "" && v != "(devel)" && !strings.HasPrefix(v, "v0.0.0-") {
 			i.Version = v
 		}
@@ -55,7 +55,7 @@ func describe(version, commit, date string, recorded *debug.BuildInfo) Info {
 	return i
 }
 
-// String is the version with the beginning of the commit: "1.2.0 (4f0c2d9e81ab)".
+// String returns the version with the abbreviated commit: "1.2.0 (4f0c2d9e81ab)".
 func (i Info) String() string {
 	if i.Commit == "" {
 		return i.Version
@@ -63,8 +63,8 @@ func (i Info) String() string {
 	return i.Version + " (" + i.ShortCommit() + ")"
 }
 
-// ShortCommit is the first twelve characters of the commit, with -dirty where
-// files were changed; "" when it is not known.
+// ShortCommit returns the first twelve characters of the commit, with -dirty if
+// files were changed; "" if unknown.
 func (i Info) ShortCommit() string {
 	hash, dirty, changed := strings.Cut(i.Commit, "-")
 	hash = hash[:min(12, len(hash))]
