@@ -1,6 +1,5 @@
-// Package chat asks any server of POST /v1/chat/completions for a short answer.
-// It stands beside embedding: what enriches chunks and summarises sections asks
-// through it, where a server is configured.
+// Package chat requests short answers from any server of POST /v1/chat/completions.
+// Chunk enrichment and section summaries use it if a server is configured.
 package chat
 
 import (
@@ -16,22 +15,21 @@ import (
 	"sheaf/internal/openaiapi"
 )
 
-// Config says where the server is and what it serves. Zero values mean what
-// the field says.
+// Config configures the server. See each field for the meaning of zero.
 type Config struct {
-	BaseURL     string        // up to and with "/v1": "https://api.openai.com/v1"
+	BaseURL     string        // up to and including "/v1": "https://api.openai.com/v1"
 	APIKey      string        // sent as "Authorization: Bearer …"; empty sends none
-	Key         func() string // the key as it is now; goes before APIKey
+	Key         func() string // returns the current key; takes precedence over APIKey
 	Model       string        // as the server names it
-	Timeout     time.Duration // of one request; 0 means 60 s
-	Concurrency int           // requests at once; 0 means 4
-	Client      *http.Client  // nil means one of its own
+	Timeout     time.Duration // per request; 0 means 60 s
+	Concurrency int           // concurrent requests; 0 means 4
+	Client      *http.Client  // nil means a private one
 }
 
-// String leaves out the key.
+// String omits the key.
 func (c Config) String() string { return fmt.Sprintf("chat{%s model=%s}", c.BaseURL, c.Model) }
 
-// GoString leaves out the key.
+// GoString omits the key.
 func (c Config) GoString() string { return c.String() }
 
 // Client is safe for concurrent use.
@@ -67,11 +65,11 @@ func Open(c Config) (*Client, error) {
 	}, nil
 }
 
-// Model is the model as the server names it.
+// Model returns the model's name on the server.
 func (c *Client) Model() string { return c.server.Model }
 
-// Bounds of one call. The longest chunk has 8,191 tokens, some 32 KB of text;
-// what is asked for is a few lines.
+// Limits of one call. The longest chunk has 8,191 tokens, some 32 KB of text;
+// answers are a few lines.
 const (
 	maxPromptBytes = 128 << 10
 	maxAnswerBytes = 1 << 20
@@ -89,13 +87,12 @@ type request struct {
 	Temperature float64   `json:"temperature"`
 }
 
-// Ask returns what the model says to a text under an instruction, in at most
-// maxTokens and without white space around it. Text beyond 128 KB is cut off.
-// The failures have the codes chat_rate_limited, chat_unavailable and
-// chat_timeout (retryable, beside a *sheaf.RateLimited where the server named a
-// wait), chat_unauthorized and chat_refused (with sheaf.ErrMisconfigured, or
-// sheaf.ErrInvalid where the server finds fault with the text) and
-// chat_bad_answer.
+// Ask returns the model's answer to a text under an instruction, in at most
+// maxTokens, trimmed. Text beyond 128 KB is truncated. The failures have the codes
+// chat_rate_limited, chat_unavailable and chat_timeout (retryable, with a
+// *sheaf.RateLimited if the server specified a wait), chat_unauthorized and
+// chat_refused (with sheaf.ErrMisconfigured, or sheaf.ErrInvalid if the server
+// rejects the text) and chat_bad_answer.
 func (c *Client) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
 	select {
 	case c.slots <- struct{}{}:

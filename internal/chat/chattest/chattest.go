@@ -1,7 +1,6 @@
-// Package chattest is a language model for tests: a server of
-// POST /v1/chat/completions on this host whose answers depend on the prompt
-// alone. It can be slow, refuse for a while, cut its answers off and answer
-// what is no JSON.
+// Package chattest is a language model for tests: a local server of POST
+// /v1/chat/completions whose answers depend only on the prompt. It can be slow,
+// refuse for a while, truncate its answers and return invalid JSON.
 package chattest
 
 import (
@@ -16,23 +15,23 @@ import (
 	"time"
 )
 
-// Model is what the server calls its model.
+// Model is the server's model name.
 const Model = "parrot-1"
 
-// Trouble is what becomes of requests.
+// Trouble is a failure mode of a request.
 type Trouble int
 
-// Troubles.
+// Failure modes.
 const (
 	None    Trouble = iota
 	Limited         // 429 with a Retry-After of one second
-	CutOff          // the connection ends within the answer
-	Broken          // the answer is no JSON
+	CutOff          // the connection ends in mid-answer
+	Broken          // the answer is not JSON
 )
 
 // Server is a running server. It is safe for concurrent use.
 type Server struct {
-	URL string // up to and with "/v1"
+	URL string // up to and including "/v1"
 
 	mu      sync.Mutex
 	asked   []string
@@ -51,37 +50,37 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Next says what becomes of the next requests, one each.
+// Next sets the failure modes of the next requests, one each.
 func (s *Server) Next(trouble ...Trouble) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trouble = append(s.trouble, trouble...)
 }
 
-// Slow makes each answer take this long, or until its request is given up.
+// Slow makes each answer take this long, or until its request is canceled.
 func (s *Server) Slow(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
 }
 
-// Reply makes the server say what f does in place of Answer; f may be called by
-// many goroutines.
+// Reply makes the server answer with f instead of Answer; f may be called
+// concurrently.
 func (s *Server) Reply(f func(instruction, text string) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reply = f
 }
 
-// Asked lists the texts of all requests in their order, those in trouble included.
+// Asked lists the texts of all requests in order, including failed ones.
 func (s *Server) Asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.asked...)
 }
 
-// Answer is what the server says to a text under an instruction: the first words
-// of the text, and a number that distinguishes prompts.
+// Answer is the server's answer to a text under an instruction: the first words of
+// the text, and a number that distinguishes prompts.
 func Answer(instruction, text string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(instruction + "\x00" + text)) // never fails
@@ -124,7 +123,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"error": {"message": "slow down"}}`, http.StatusTooManyRequests)
 	case CutOff:
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-		_, _ = w.Write(body[:len(body)/2]) // the server ends the connection, since the rest is missing
+		_, _ = w.Write(body[:len(body)/2]) // the server closes the connection, since the rest is missing
 	case Broken:
 		_, _ = w.Write([]byte(`{"choices": [{"message": {"content": "unfinished`))
 	default:
