@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package cputest bounds the CPU of what a test runs: such a bound holds on a
-// machine that does other things as well.
+// Package cputest measures a test's CPU time, so that its limits also hold on a
+// busy machine.
 package cputest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Used is the CPU that this process has used.
+// Used returns the CPU time used by this process.
 func Used(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -2,5 +2,5 @@
 
 package cputest
 
-// Slowdown is how much slower code is than as released.
+// Slowdown is how much slower code runs than in a release.
 const Slowdown = 1

@@ -2,5 +2,5 @@
 
 package cputest
 
-// Slowdown is some eight times with the race detector; bounds on time grow with it.
+// Slowdown is about eight with the race detector; time limits scale with it.
 const Slowdown = 8
