@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// nameKey is the name under which conditions and answers know a document's name.
+// nameKey is the key of a document's name in conditions and answers.
 const nameKey = "document_name"
 
-// condition is what the metadata of a passage's document must be.
+// condition restricts the metadata of a passage's document.
 type condition struct {
 	Logic      string       `json:"logical_operator"`
 	Conditions []comparison `json:"conditions"`
@@ -25,7 +25,7 @@ type comparison struct {
 	Value    json.RawMessage `json:"value"`
 }
 
-// names are one or several names of metadata, of which one must match.
+// names are one or more metadata keys, one of which must match.
 type names []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -38,10 +38,10 @@ func (n *names) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(n))
 }
 
-// lookup finds a value of a document's metadata.
+// lookup returns a value of a document's metadata.
 type lookup func(name string) (string, bool)
 
-// operators decide by the value, and whether there is one, and the given ones.
+// operators compare a document's value with the given ones.
 var operators = map[string]func(value string, given []string) bool{
 	"contains":     func(v string, g []string) bool { return strings.Contains(fold(v), fold(g[0])) },
 	"not contains": func(v string, g []string) bool { return !strings.Contains(fold(v), fold(g[0])) },
@@ -63,12 +63,12 @@ var operators = map[string]func(value string, given []string) bool{
 	"after":        times(func(c int) bool { return c > 0 }),
 }
 
-// missing are the operators that a document without the value fulfils.
+// missing are the operators that a document without the value satisfies.
 var missing = []string{"not contains", "is not", "not in", "empty", "≠"}
 
 func fold(s string) string { return strings.ToLower(s) }
 
-// numbers compares as numbers where both are, else as text.
+// numbers compares as numbers if both are, otherwise as text.
 func numbers(holds func(int) bool) func(string, []string) bool {
 	return func(value string, given []string) bool {
 		a, errA := strconv.ParseFloat(strings.TrimSpace(value), 64)
@@ -80,7 +80,7 @@ func numbers(holds func(int) bool) func(string, []string) bool {
 	}
 }
 
-// times compares points in time; what is none fulfils nothing.
+// times compares points in time; anything else satisfies no comparison.
 func times(holds func(int) bool) func(string, []string) bool {
 	return func(value string, given []string) bool {
 		a, okA := timeOf(value)
@@ -89,7 +89,7 @@ func times(holds func(int) bool) func(string, []string) bool {
 	}
 }
 
-// timeOf reads RFC 3339, a date, a date with a time, or Unix seconds.
+// timeOf parses RFC 3339, a date, a date with a time, or Unix seconds.
 func timeOf(s string) (time.Time, bool) {
 	s = strings.TrimSpace(s)
 	for _, layout := range []string{time.RFC3339, time.DateOnly, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05"} {
@@ -101,8 +101,8 @@ func timeOf(s string) (time.Time, bool) {
 	return time.Unix(int64(seconds), 0), err == nil
 }
 
-// given reads a comparison's value: a text, a number, or a list of them, which
-// may be a text with commas.
+// given reads a comparison's value: a text, a number, or a list of them, which may
+// be comma-separated text.
 func (c comparison) given() ([]string, error) {
 	var v any
 	if len(c.Value) > 0 {
@@ -139,7 +139,7 @@ func (c comparison) given() ([]string, error) {
 	return []string{texts(v)}, nil
 }
 
-// compile makes a test of a condition; nil matches everything.
+// compile turns a condition into a predicate; nil matches everything.
 func (c *condition) compile() (func(lookup) bool, error) {
 	if c == nil || len(c.Conditions) == 0 {
 		return nil, nil
@@ -185,7 +185,7 @@ func (c *condition) compile() (func(lookup) bool, error) {
 	}, nil
 }
 
-// equal are the comparisons that the search itself can make: those with "is"
+// equal returns the comparisons that the search itself supports: "is" comparisons
 // that must all hold.
 func (c *condition) equal() map[string]string {
 	var out map[string]string

@@ -1,5 +1,5 @@
-// Package dify is the external knowledge interface of Dify: a dataset is a
-// knowledge base that POST /retrieval asks. It stands before /v1/…/search.
+// Package dify implements Dify's external knowledge API: a dataset is a knowledge
+// base queried by POST /retrieval. It is a facade of /v1/…/search.
 package dify
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Codes of errors, by Dify's description of the interface.
+// Error codes, from Dify's description of the API.
 const (
 	codeBadHeader = 1001
 	codeRefused   = 1002
@@ -24,15 +24,15 @@ const (
 	codeService   = 500
 )
 
-// Bounds of a request.
+// Limits of a request.
 const (
 	maxBodyBytes  = 1 << 20
-	maxTop        = 100 // passages that a search answers
+	maxTop        = 100 // maximum passages per search
 	maxConditions = 100
 	defaultTop    = 10
 )
 
-// Routes are those of the interface.
+// Routes returns the routes of the API.
 func Routes(v1 http.RoundTripper) map[string]http.Handler {
 	return map[string]http.Handler{"POST /retrieval": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		records, err := retrieve(v1, r)
@@ -70,7 +70,7 @@ type request struct {
 	Condition *condition `json:"metadata_condition"`
 }
 
-// record is one passage. Metadata is never null: Dify fails on that.
+// record is one passage. Metadata is never null, since Dify fails on that.
 type record struct {
 	Content  string         `json:"content"`
 	Score    float64        `json:"score"`
@@ -92,7 +92,7 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 	}
 	var in request
 	inside := facade.Inside(v1, r.Header)
-	// A request that is wrong says so to whoever has a key, and to nobody else.
+	// Details of an invalid request are shown only to callers with a valid key.
 	wrong := func(err error) error {
 		if refused := inside.Call(r.Context(), http.MethodGet, "/v1/info", nil, nil); refused != nil {
 			return refused
@@ -118,7 +118,7 @@ func retrieve(v1 http.RoundTripper, r *http.Request) ([]record, error) {
 		return nil, wrong(err)
 	}
 	if matches != nil {
-		ask["limit"] = maxTop // of these the matching ones are taken
+		ask["limit"] = maxTop // the matching ones are selected from these
 		if equal := in.Condition.equal(); equal != nil {
 			ask["filter"] = map[string]any{"metadata": equal}
 		}
