@@ -1,6 +1,6 @@
-// Package docling speaks the protocol of docling-serve: files are converted or
-// cut into chunks, by calls that wait and by tasks. It stands before /v1: a task
-// is a job, whose documents are deleted when their results have been had.
+// Package docling implements the protocol of docling-serve: files are converted or
+// chunked, by blocking calls and by tasks. It is a facade of /v1: a task is a job,
+// whose documents are deleted once their results have been fetched.
 package docling
 
 import (
@@ -14,13 +14,13 @@ import (
 	"sheaf/internal/facade"
 )
 
-// resultLife is how long the result of a task can be fetched after its end.
+// resultLife is how long a task's result can be fetched after the task has ended.
 const resultLife = time.Hour
 
-// Prefix of the routes, beside those without it.
+// Prefix is the prefix of the routes, which are also served without it.
 const Prefix = "/docling"
 
-// Routes are those of the interface; version is the product's.
+// Routes returns the routes of the API; version is the product's.
 func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 	s := &service{v1: v1, sockets: make(chan struct{}, maxSockets)}
 	out := map[string]http.Handler{}
@@ -57,12 +57,12 @@ func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 const (
 	kindSource = "source" // JSON
 	kindFile   = "file"   // multipart/form-data
-	kindBatch  = "batch"  // JSON; the result names an address for each format of each source
+	kindBatch  = "batch"  // JSON; the result has a URL for each format of each source
 )
 
 type service struct {
 	v1      http.RoundTripper
-	sockets chan struct{} // holds one for each that is open
+	sockets chan struct{} // holds one entry per open socket
 }
 
 func refuse(w http.ResponseWriter, err error) {
@@ -70,7 +70,7 @@ func refuse(w http.ResponseWriter, err error) {
 	facade.Answer(w, e, map[string]string{"detail": e.Detail})
 }
 
-// read reads a request and hands its sources to jobs.
+// read reads a request and submits its sources as jobs.
 func (s *service) read(r *http.Request, kind string) (*request, *task, error) {
 	q := &request{plan: plan{formats: []string{"md"}, chunker: r.PathValue("chunker")}, settings: map[string]any{}, wait: facade.ConvertWait}
 	q.batch = kind == kindBatch
@@ -90,7 +90,7 @@ func (s *service) read(r *http.Request, kind string) (*request, *task, error) {
 	return q, t, err
 }
 
-// submit makes one job of the sources.
+// submit creates one job for the sources.
 func (s *service) submit(ctx context.Context, c *facade.Client, q *request) (*task, error) {
 	t := &task{plan: q.plan}
 	if err := c.EnsureDataset(ctx, facade.Conversions); err != nil {
@@ -120,7 +120,7 @@ func (s *service) submit(ctx context.Context, c *facade.Client, q *request) (*ta
 	if err != nil {
 		c.Drop(ctx, sent)
 		if len(q.sources) > 1 {
-			_ = c.Call(context.WithoutCancel(ctx), http.MethodPost, facade.Path("v1", "jobs", t.job)+":close", nil, nil) // it closes by itself later
+			_ = c.Call(context.WithoutCancel(ctx), http.MethodPost, facade.Path("v1", "jobs", t.job)+":close", nil, nil) // it closes automatically later
 		}
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func submitOne(ctx context.Context, c *facade.Client, t *task, s *source, settin
 	return docs, err
 }
 
-// waiting answers the result itself.
+// waiting answers with the result itself.
 func (s *service) waiting(kind string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, t, err := s.read(r, kind)
@@ -169,7 +169,7 @@ func (s *service) waiting(kind string) func(http.ResponseWriter, *http.Request) 
 	}
 }
 
-// submitting answers a task.
+// submitting answers with a task.
 func (s *service) submitting(kind string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, t, err := s.read(r, kind)
@@ -187,14 +187,14 @@ func (s *service) submitting(kind string) func(http.ResponseWriter, *http.Reques
 	}
 }
 
-// sweepLimit documents are looked at by one request: more than it adds.
+// sweepLimit is how many documents one request examines: more than it adds.
 const sweepLimit = 100
 
-// sweep deletes conversions whose results were to be had for long enough.
+// sweep deletes conversions whose results have been available long enough.
 func sweep(ctx context.Context, c *facade.Client) {
 	var list facade.List[sheaf.Document]
 	if c.Call(ctx, http.MethodGet, facade.Path("v1", "datasets", facade.Conversions, "documents")+"?order=oldest&limit="+strconv.Itoa(sweepLimit), nil, &list) != nil {
-		return // the next request does it
+		return // the next request will do it
 	}
 	var old []sheaf.Document
 	for _, d := range list.Items {

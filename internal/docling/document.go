@@ -15,18 +15,19 @@ import (
 	"sheaf/internal/facade"
 )
 
-// item is one element of a document, read back from the text of a chunk.
+// item is one element of a document, reconstructed from the text of a chunk.
 type item struct {
-	label string // of docling-core: section_header, text, code, table, picture
+	label string // as in docling-core: section_header, text, code, table, picture
 	text  string
 	level int        // of a heading, from 1
 	lang  string     // of code
-	rows  [][]string // of a table, the header first
+	rows  [][]string // of a table, header first
 	boxes []sheaf.Box
-	chunk int // that it is from
+	chunk int // index of its chunk
 }
 
-// itemsOf reads chunks in reading order. Each item has the boxes of its chunk.
+// itemsOf returns the items of chunks in reading order. Each item has the boxes of
+// its chunk.
 func itemsOf(chunks []sheaf.Chunk) []item {
 	var out []item
 	for i := range chunks {
@@ -53,8 +54,8 @@ func itemsOf(chunks []sheaf.Chunk) []item {
 
 var rule = regexp.MustCompile(`^\|(\s*:?-+:?\s*\|)+$`)
 
-// split cuts the text of a chunk into paragraphs, tables and code, which chunks
-// write as Markdown does.
+// split splits the text of a chunk into paragraphs, tables and code, which chunks
+// contain as Markdown.
 func split(text string) []item {
 	var out []item
 	lines := strings.Split(text, "\n")
@@ -94,7 +95,7 @@ func split(text string) []item {
 	return out
 }
 
-// cells are those of a row of a Markdown table.
+// cells returns the cells of a Markdown table row.
 func cells(line string) []string {
 	const bar = "\x00"
 	line = strings.ReplaceAll(strings.TrimSpace(line), `\|`, bar)
@@ -105,9 +106,9 @@ func cells(line string) []string {
 	return parts
 }
 
-// The types below are those of DoclingDocument, as docling-core defines it.
+// The types below are those of DoclingDocument, as defined by docling-core.
 
-// version of the schema, which docling-core reads from then on.
+// version of the schema, which docling-core reads since then.
 const version = "1.5.0"
 
 type ref struct {
@@ -192,7 +193,7 @@ type document struct {
 	Tables   []*floating         `json:"tables"`
 	Pages    map[string]pageItem `json:"pages"`
 
-	refs []string // of the items, in their order
+	refs []string // references to the items, in order
 }
 
 type origin struct {
@@ -201,7 +202,7 @@ type origin struct {
 	Name      string      `json:"filename"`
 }
 
-// documentOf makes a DoclingDocument of items.
+// documentOf converts items to a DoclingDocument.
 func documentOf(d *sheaf.Document, items []item) *document {
 	doc := &document{
 		Schema: "DoclingDocument", Version: version, Name: strings.TrimSuffix(path.Base(d.Name), path.Ext(d.Name)),
@@ -240,7 +241,7 @@ func documentOf(d *sheaf.Document, items []item) *document {
 		default:
 			t := text(it.label, "#/body", it)
 			if it.label == "code" {
-				t.Language = "unknown" // docling-core knows a list of names alone
+				t.Language = "unknown" // docling-core accepts only a fixed list of names
 			}
 			self = t.Self
 		}
@@ -250,7 +251,7 @@ func documentOf(d *sheaf.Document, items []item) *document {
 	return doc
 }
 
-// reach widens the pages to what boxes cover: the size of the sheet is unknown.
+// reach extends the pages to cover boxes: the sheet size is unknown.
 func (d *document) reach(boxes []sheaf.Box) {
 	for _, b := range boxes {
 		key := strconv.Itoa(b.Page)
@@ -279,7 +280,7 @@ func tableOf(rows [][]string) *tableData {
 	return data
 }
 
-// htmlOf is a whole page.
+// htmlOf returns a complete page.
 func htmlOf(name string, items []item) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>%s</title></head>\n<body>\n", html.EscapeString(name))

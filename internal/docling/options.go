@@ -22,38 +22,38 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Bounds of a request.
+// Limits of a request.
 const (
-	maxJSONBytes   = 64 << 20 // of a request whose files are in base64
-	maxFieldBytes  = 64 << 10 // of a field of a form
-	memoryBytes    = 1 << 20  // of a form; what is larger waits in a temporary file
+	maxJSONBytes   = 64 << 20 // for a request with base64 files
+	maxFieldBytes  = 64 << 10 // per form field
+	memoryBytes    = 1 << 20  // per form; larger parts go to a temporary file
 	maxSources     = 1000
 	maxPage        = 1_000_000
-	maxIgnored     = 16 // options that a task names as ignored
-	minChunkTokens = 16 // as the setting chunk_token_num has it
+	maxIgnored     = 16 // ignored options listed by a task
+	minChunkTokens = 16 // as for the setting chunk_token_num
 	maxChunkTokens = 8191
 )
 
-// source is one file to be read.
+// source is one file to read.
 type source struct {
 	name, media, url string
 	open             func() (io.ReadCloser, error) // unless url is set
 }
 
-// request is what a client asks for.
+// request is a client's request.
 type request struct {
 	sources []source
 	plan
 	settings map[string]any // parser_config
-	from     []string       // formats that are read; nil for all
-	wait     time.Duration  // of a call that waits
+	from     []string       // formats to read; nil for all
+	wait     time.Duration  // for a blocking call
 }
 
 func unprocessable(format string, args ...any) error {
 	return &facade.Error{Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: fmt.Sprintf(format, args...)}
 }
 
-// defaults are options whose value asks for nothing special.
+// defaults are options whose value requests nothing special.
 var defaults = map[string]string{
 	"do_ocr": "true", "force_ocr": "false", "abort_on_error": "false", "do_table_structure": "true", "image_export_mode": "placeholder",
 	"ocr_engine": "auto", "ocr_preset": "auto", "pipeline": "standard", "table_mode": "accurate", "pdf_backend": "threaded_docling_parse",
@@ -61,7 +61,7 @@ var defaults = map[string]string{
 	"tokenizer": "sentence-transformers/all-MiniLM-L6-v2",
 }
 
-// option takes over one option of a conversion or of a chunker.
+// option applies one option of a conversion or of a chunker.
 func (q *request) option(name string, values []string) error {
 	if len(values) == 0 {
 		return nil
@@ -126,14 +126,14 @@ func (q *request) ignore(name string) {
 	}
 }
 
-// target says where the result goes.
+// target sets where the result goes.
 func (q *request) target(kind string) error {
 	switch kind {
 	case "presigned_url":
 		if q.batch {
 			return nil
 		}
-		// Clients wait for these words to ask for inbody.
+		// Clients look for these words and then request inbody.
 		return unprocessable("target presigned_url requires artifact storage to be configured, which is not; use inbody or zip")
 	case "", "inbody", "zip":
 		if !q.batch {
@@ -147,7 +147,7 @@ func (q *request) target(kind string) error {
 	return unprocessable("target %q: Input should be 'inbody' or 'zip'", kind)
 }
 
-// formatOf is the format of a file by docling's names, "" for unknown.
+// formatOf returns a file's format under docling's names, "" if unknown.
 func formatOf(name string) string {
 	ext := strings.TrimPrefix(strings.ToLower(path.Ext(name)), ".")
 	for format, extensions := range map[string]string{
@@ -161,7 +161,7 @@ func formatOf(name string) string {
 	return ext
 }
 
-// checked completes a request.
+// checked validates and completes a request.
 func (q *request) checked() error {
 	switch {
 	case len(q.sources) == 0:
@@ -177,7 +177,7 @@ func (q *request) checked() error {
 	return nil
 }
 
-// body reads a request of any form. form is closed by the caller.
+// body reads a request in any encoding. The caller closes form.
 func (q *request) body(r *http.Request, multipartForm bool) (form *multipart.Form, err error) {
 	if multipartForm {
 		return q.form(r)
@@ -185,7 +185,7 @@ func (q *request) body(r *http.Request, multipartForm bool) (form *multipart.For
 	return nil, q.json(r)
 }
 
-// broken is the error of a body that cannot be read.
+// broken is the error of an unreadable body.
 func broken(err error) error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &facade.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Detail: fmt.Sprintf("The request is larger than %d bytes; send the files as multipart/form-data to the route that ends in /file", large.Limit)}
@@ -211,7 +211,7 @@ func (q *request) json(r *http.Request) error {
 		Chunking    map[string]any    `json:"chunking_options"`
 		IncludeDoc  bool              `json:"include_converted_doc"`
 		Sources     []jsonSource      `json:"sources"`
-		HTTPSources []jsonSource      `json:"http_sources"` // of older clients
+		HTTPSources []jsonSource      `json:"http_sources"` // from older clients
 		FileSources []jsonSource      `json:"file_sources"`
 		Callbacks   []json.RawMessage `json:"callbacks"`
 		Target      *jsonTarget       `json:"target"`
@@ -224,7 +224,7 @@ func (q *request) json(r *http.Request) error {
 	}
 	if _, err := dec.Token(); err == nil {
 		return unprocessable("The body goes on after its JSON; send one object")
-	} else if err != io.EOF { // what came may be whole by chance
+	} else if err != io.EOF { // the bytes received may be complete by chance
 		return broken(err)
 	}
 	if len(in.Callbacks) > 0 {
@@ -288,7 +288,7 @@ func (s *jsonSource) source() (source, error) {
 	return source{}, unprocessable("a source is {\"kind\": \"http\", \"url\": …} or {\"kind\": \"file\", \"base64_string\": …, \"filename\": …}; the kind %q is not supported", s.Kind)
 }
 
-// plain is a JSON value as the fields of a form have it.
+// plain converts a JSON value to the values of a form field.
 func plain(v any) []string {
 	switch v := v.(type) {
 	case nil:
@@ -305,7 +305,7 @@ func plain(v any) []string {
 	return []string{fmt.Sprint(v)}
 }
 
-// form reads multipart/form-data. Options may stand before or after the files.
+// form reads multipart/form-data. Options may precede or follow the files.
 func (q *request) form(r *http.Request) (*multipart.Form, error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "multipart/form-data" {
 		return nil, unprocessable("The body is %q; send the files as multipart/form-data", media)
@@ -350,7 +350,7 @@ func (q *request) form(r *http.Request) (*multipart.Form, error) {
 		for _, f := range form.File[name] {
 			media, _, _ := mime.ParseMediaType(f.Header.Get("Content-Type"))
 			if media == "application/octet-stream" {
-				media = "" // what a client sends by default says nothing of the file
+				media = "" // the client's default says nothing about the file
 			}
 			q.sources = append(q.sources, source{name: f.Filename, media: media, open: func() (io.ReadCloser, error) { return f.Open() }})
 		}

@@ -14,33 +14,33 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Bounds of connections that follow tasks.
+// Limits of connections that follow tasks.
 const (
-	maxSockets     = 1000        // of this process
-	maxFrameBytes  = 4 << 10     // that a client sends
-	socketWrite    = time.Minute // within which the client must take a message, and answer the end
+	maxSockets     = 1000        // per process
+	maxFrameBytes  = 4 << 10     // sent by a client
+	socketWrite    = time.Minute // for the client to accept a message, and to answer the close
 	socketStep     = 5 * time.Second
-	socketInterval = time.Second // between two questions of which the first was answered early
+	socketInterval = time.Second // between two polls if the first was answered early
 )
 
-// message is what the protocol sends over the socket.
+// message is a message of the protocol over the socket.
 type message struct {
 	Message string  `json:"message"` // connection, update or error
 	Task    *status `json:"task"`
 	Error   *string `json:"error"`
 }
 
-// hijacked lets the protocol take the connection over from behind the writers
-// that bound answers.
+// hijacked lets the protocol hijack the connection through the wrapped writers that
+// limit answers.
 type hijacked struct{ http.ResponseWriter }
 
 func (w hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// follow sends the status of a task whenever it changed, until its end. What the
-// client says is not needed; browsers, which cannot send headers, give the key
-// as ?api_key=.
+// follow sends a task's status whenever it changes, until it ends. Messages from
+// the client are ignored; browsers, which cannot send headers, pass the key as
+// ?api_key=.
 func (s *service) follow(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		refuse(w, &facade.Error{Status: http.StatusUpgradeRequired, Code: "no_websocket", Detail: "Here tasks are followed over WebSocket; ask /v1/status/poll/{task} instead"})
@@ -66,13 +66,13 @@ func (s *service) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	websocket.Server{Handler: func(conn *websocket.Conn) {
-		_ = conn.SetDeadline(time.Time{}) // those of requests were set
+		_ = conn.SetDeadline(time.Time{}) // clears the deadlines of requests
 		conn.MaxPayloadBytes = maxFrameBytes
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		go func() {
 			defer cancel()
-			for said := ""; websocket.Message.Receive(conn, &said) == nil; { // which answers pings, too
+			for said := ""; websocket.Message.Receive(conn, &said) == nil; { // which also answers pings
 			}
 		}()
 		if err != nil {
@@ -82,12 +82,12 @@ func (s *service) follow(w http.ResponseWriter, r *http.Request) {
 		}
 		if err == nil && conn.WriteClose(closeNormal) == nil {
 			_ = conn.SetReadDeadline(time.Now().Add(socketWrite))
-			<-ctx.Done() // the client's answer: what it has not read yet must not be lost
+			<-ctx.Done() // wait for the client's answer: unread messages must not be lost
 		}
 	}}.ServeHTTP(hijacked{w}, r)
 }
 
-// closeNormal is a status of RFC 6455, 7.4.1.
+// closeNormal is a status code of RFC 6455, 7.4.1.
 const closeNormal = 1000
 
 func failed(err error) message {
@@ -99,8 +99,8 @@ func send(conn *websocket.Conn, m message) error {
 	return websocket.JSON.Send(conn, m)
 }
 
-// updates sends the first status and each that differs. An error says that the
-// connection is no more.
+// updates sends the first status and each change. An error means that the
+// connection is gone.
 func updates(ctx context.Context, conn *websocket.Conn, t *task, c *facade.Client, st *status) error {
 	last, _ := json.Marshal(st)
 	if err := send(conn, message{Message: "connection", Task: st}); err != nil {

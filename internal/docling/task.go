@@ -21,22 +21,22 @@ import (
 	"sheaf/internal/facade"
 )
 
-// formats are those of results.
+// formats are the result formats.
 var formats = []string{"html", "json", "md", "text"}
 
-// plan is what becomes of the documents of a task.
+// plan is what to do with the documents of a task.
 type plan struct {
-	chunker    string // hybrid or hierarchical; "" converts
+	chunker    string // hybrid or hierarchical; "" for a conversion
 	formats    []string
 	zip        bool
-	batch      bool     // the result names addresses
-	includeDoc bool     // chunks come with the document
-	raw        bool     // chunks come with their text alone
-	ignored    []string // options that do nothing here
+	batch      bool     // the result has URLs
+	includeDoc bool     // chunks are returned with the document
+	raw        bool     // chunks are returned only with their text
+	ignored    []string // options without effect here
 }
 
-// task is a job and its plan. Its id says both, so that any process answers for
-// it: JOB.KIND.WORDS.IGNORED.
+// task is a job and its plan. Its id encodes both, so that any process can answer
+// for it: JOB.KIND.WORDS.IGNORED.
 type task struct {
 	job string
 	plan
@@ -61,7 +61,7 @@ func (t *task) id() string {
 	return strings.Join([]string{t.job, cmp.Or(t.chunker, "convert"), strings.Join(words, "-"), strings.Join(t.ignored, "-")}, ".")
 }
 
-// errNoTask has the words that clients know.
+// errNoTask uses the wording that clients know.
 var errNoTask = &facade.Error{Status: http.StatusNotFound, Code: "not_found", Detail: "Task not found."}
 
 func taskOf(id string) (*task, error) {
@@ -123,8 +123,8 @@ type status struct {
 
 func (s *status) ended() bool { return s.Status == statusSuccess || s.Status == statusFailure }
 
-// States of tasks and documents. Clients wait for success or failure: a task of
-// which a part succeeded is a success.
+// States of tasks and documents. Clients wait for success or failure: a partly
+// successful task is a success.
 const (
 	statusPending = "pending"
 	statusStarted = "started"
@@ -133,7 +133,7 @@ const (
 	statusFailure = "failure"
 )
 
-// status asks for the job, for at most wait until it has ended.
+// status queries the job, waiting at most wait for its end.
 func (t *task) status(ctx context.Context, c *facade.Client, wait time.Duration) (*status, error) {
 	var job sheaf.Job
 	err := c.Call(ctx, http.MethodGet, facade.Path("v1", "jobs", t.job)+"?wait="+wait.String(), nil, &job)
@@ -143,7 +143,7 @@ func (t *task) status(ctx context.Context, c *facade.Client, wait time.Duration)
 		}
 		return nil, err
 	}
-	if job.Documents.Total == 0 { // they are deleted
+	if job.Documents.Total == 0 { // they have been deleted
 		return nil, errNoTask
 	}
 	by := job.Documents.ByState
@@ -183,7 +183,7 @@ func (t *task) status(ctx context.Context, c *facade.Client, wait time.Duration)
 	return st, nil
 }
 
-// ended is nil for a task whose result can be had.
+// ended returns nil if a task's result is available.
 func (t *task) ended(ctx context.Context, c *facade.Client) error {
 	st, err := t.status(ctx, c, 0)
 	if err == nil && !st.ended() {
@@ -192,10 +192,10 @@ func (t *task) ended(ctx context.Context, c *facade.Client) error {
 	return err
 }
 
-// pollStep is how long one question about a job waits.
+// pollStep is how long one query for a job waits.
 const pollStep = 20 * time.Second
 
-// wait returns when a task has ended, or after most.
+// wait returns once a task has ended, or after most.
 func (t *task) wait(ctx context.Context, c *facade.Client, most time.Duration) (*status, error) {
 	for begun := time.Now(); ; {
 		st, err := t.status(ctx, c, max(0, min(most-time.Since(begun), pollStep)))
@@ -208,11 +208,11 @@ func (t *task) wait(ctx context.Context, c *facade.Client, most time.Duration) (
 // drop deletes the documents of a task.
 func (t *task) drop(ctx context.Context, c *facade.Client) {
 	if docs, err := c.Documents(context.WithoutCancel(ctx), t.job); err == nil {
-		c.Drop(ctx, slices.DeleteFunc(docs, func(d sheaf.Document) bool { return d.ParentID != "" })) // they go with their archive
+		c.Drop(ctx, slices.DeleteFunc(docs, func(d sheaf.Document) bool { return d.ParentID != "" })) // they are deleted with their archive
 	}
 }
 
-// categoryOf is a category by docling's names.
+// categoryOf maps a category to docling's names.
 func categoryOf(c sheaf.Category) string {
 	switch c {
 	case sheaf.CategoryPolicy, sheaf.CategoryCapacity, sheaf.CategorySource, sheaf.CategoryTarget, sheaf.CategoryTimeout, sheaf.CategoryInternal:
@@ -242,22 +242,22 @@ type contents struct {
 	Doctags  *string   `json:"doctags_content"`
 }
 
-// result is what became of one source.
+// result is the outcome of one source.
 type result struct {
 	doc    sheaf.Document
-	chunks []sheaf.Chunk // also of the files in it
+	chunks []sheaf.Chunk // including those of files inside it
 	status string
 	errors []problem
 }
 
-// Of which sources results reads the chunks, where it is not of one.
+// Values of source in results for all sources' chunks, and none.
 const (
 	all  = -1
 	none = -2
 )
 
 // results reads the documents of a task that has ended: one for each source, in
-// their order. Chunks are those of one source, or of all.
+// order. Chunks are those of one source, or of all.
 func (t *task) results(ctx context.Context, c *facade.Client, source int) ([]*result, time.Duration, error) {
 	docs, err := c.Documents(ctx, t.job)
 	if err != nil {
@@ -310,7 +310,7 @@ func statusOf(s sheaf.DocumentState) string {
 	return statusFailure
 }
 
-// note adds what went wrong with a document.
+// note records what went wrong with a document.
 func (r *result) note(d *sheaf.Document) {
 	add := func(category, message string, page int) {
 		p := problem{Component: "document_backend", Module: cmp.Or(d.Parser, "sheaf"), Message: message, Category: category}
@@ -326,20 +326,20 @@ func (r *result) note(d *sheaf.Document) {
 		add("policy", "The task was canceled", 0)
 	}
 	if d.State == sheaf.DocSucceeded {
-		return // what its warnings say is no error
+		return // its warnings are not errors
 	}
 	for _, w := range d.Warnings {
 		add("unknown", w.Message, w.Page)
 	}
 }
 
-// contents are the formats that the plan asks for.
+// contents returns the formats requested by the plan.
 func (t *task) contents(r *result) contents {
 	out := contents{Filename: path.Base(r.doc.Name)}
 	if r.status == statusFailure {
 		return out
 	}
-	var items []item // which Markdown and text do not need
+	var items []item // not needed by Markdown and text
 	if slices.Contains(t.formats, "html") || slices.Contains(t.formats, "json") {
 		items = itemsOf(r.chunks)
 	}
@@ -361,11 +361,11 @@ func (t *task) contents(r *result) contents {
 	return out
 }
 
-// write answers the result of a task that has ended.
+// write answers with the result of a task that has ended.
 func (t *task) write(w http.ResponseWriter, r *http.Request, c *facade.Client) {
 	source := all
 	if t.batch {
-		source = none // whose chunks are read at the addresses
+		source = none // chunks are read at the URLs
 	}
 	sources, took, err := t.results(r.Context(), c, source)
 	if err != nil {
@@ -388,12 +388,12 @@ func (t *task) write(w http.ResponseWriter, r *http.Request, c *facade.Client) {
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
-// artifacts are the formats as addresses name them.
+// artifacts are the formats as named in URLs.
 var artifacts = map[string]struct{ kind, media string }{
 	"md": {"markdown", "text/markdown"}, "json": {"json", "application/json"}, "html": {"html", "text/html"}, "text": {"text", "text/plain"},
 }
 
-// writeAddresses answers where each format of each source can be fetched.
+// writeAddresses answers with the URLs of each format of each source.
 func (t *task) writeAddresses(w http.ResponseWriter, r *http.Request, sources []*result, took time.Duration) {
 	scheme := "http"
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
@@ -419,7 +419,7 @@ func (t *task) writeAddresses(w http.ResponseWriter, r *http.Request, sources []
 	})
 }
 
-// artifact answers one format of one source.
+// artifact answers with one format of one source.
 func (s *service) artifact(w http.ResponseWriter, r *http.Request) {
 	i, notNumber := strconv.Atoi(r.PathValue("source"))
 	if notNumber != nil || i < 0 {
@@ -455,7 +455,7 @@ func (s *service) artifact(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeZip answers an archive with a file for each source and format.
+// writeZip answers with an archive with a file per source and format.
 func (t *task) writeZip(w http.ResponseWriter, sources []*result) {
 	var b bytes.Buffer
 	archive := zip.NewWriter(&b)
@@ -472,7 +472,7 @@ func (t *task) writeZip(w http.ResponseWriter, sources []*result) {
 				return
 			}
 			if f, err := archive.Create(base + extension); err == nil {
-				_, _ = f.Write([]byte(*text)) // a buffer takes everything
+				_, _ = f.Write([]byte(*text)) // writing to a buffer never fails
 			}
 		}
 		put(".md", content.Markdown)
@@ -491,7 +491,7 @@ func (t *task) writeZip(w http.ResponseWriter, sources []*result) {
 			}
 		}
 	}
-	_ = archive.Close() // into a buffer
+	_ = archive.Close() // writes to a buffer
 	w.Header().Set("Content-Type", "application/zip")
 	w.Header().Set("Content-Disposition", `attachment; filename="converted_docs.zip"`)
 	_, _ = w.Write(b.Bytes()) // the client may be gone
@@ -510,7 +510,7 @@ type chunkItem struct {
 	Metadata map[string]any `json:"metadata"`
 }
 
-// writeChunks answers chunks as hybrid has them, or each element by itself.
+// writeChunks answers with chunks as in hybrid, or with each element separately.
 func (t *task) writeChunks(w http.ResponseWriter, sources []*result, took time.Duration) {
 	chunks, documents := []chunkItem{}, []map[string]any{}
 	for _, r := range sources {
@@ -550,7 +550,7 @@ func (t *task) writeChunks(w http.ResponseWriter, sources []*result, took time.D
 	facade.Answer(w, nil, map[string]any{"chunks": chunks, "documents": documents, "processing_time": seconds(took)})
 }
 
-// markdown is what an item says.
+// markdown returns an item as Markdown.
 func (it *item) markdown() string {
 	switch it.label {
 	case "code":
@@ -571,13 +571,13 @@ func (it *item) markdown() string {
 	return it.text
 }
 
-// of reads the task that a request names.
+// of returns the task named by a request.
 func (s *service) of(r *http.Request) (*task, *facade.Client, error) {
 	t, err := taskOf(r.PathValue("task"))
 	return t, facade.Inside(s.v1, r.Header), err
 }
 
-// poll answers the status of a task, when it has ended or after ?wait= seconds.
+// poll answers with a task's status, once it has ended or after ?wait= seconds.
 func (s *service) poll(w http.ResponseWriter, r *http.Request) {
 	t, c, err := s.of(r)
 	var wait float64
@@ -609,7 +609,7 @@ func (s *service) result(w http.ResponseWriter, r *http.Request) {
 	t.write(w, r, c)
 }
 
-// cancel ends a task, whose documents are deleted.
+// cancel ends a task and deletes its documents.
 func (s *service) cancel(w http.ResponseWriter, r *http.Request) {
 	t, c, err := s.of(r)
 	if err == nil {
