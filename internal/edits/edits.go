@@ -1,7 +1,7 @@
-// Package edits lays what people make of chunks over range results, which never
-// change. A Service takes edits for the API; a Writer makes the range of an
-// edited chunk, also for the executor, which places the edits of a document in
-// each generation that it publishes.
+// Package edits applies users' edits of chunks on top of range results, which never
+// change. A Service accepts edits for the API; a Writer writes the range of an
+// edited chunk, also for the executor, which places the edits of a document in each
+// generation that it publishes.
 package edits
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// digestBytes of a SHA-256 tell chunks of one document apart.
+// digestBytes of a SHA-256 distinguish the chunks of one document.
 const digestBytes = 16
 
 func digest(parts ...string) string {
@@ -31,8 +31,8 @@ func digestOf(c *sheaf.Chunk) string {
 	return digest(string(c.Role), strings.Join(c.HeadingPath, "\x00"), "", c.Text)
 }
 
-// textDigestOf is of the text without the headings that it begins with: those
-// are numbered anew, or renamed.
+// textDigestOf is the digest of the text without its leading headings, which may be
+// renumbered or renamed.
 func textDigestOf(c *sheaf.Chunk) string {
 	text := c.Text
 	for _, h := range c.HeadingPath {
@@ -46,19 +46,19 @@ type place struct {
 	id, rangeID, digest, text string
 }
 
-// Generation is the chunks of a generation: each by its id, and all by what they
-// say once survey has read them.
+// Generation is the chunks of a generation: individually by id, and all by content
+// once survey has read them.
 type Generation struct {
 	blobs  blob.Store
-	done   []sheaf.Task     // that have chunks, in reading order
+	done   []sheaf.Task     // those with chunks, in reading order
 	places []place          // nil before survey
-	byText map[string]int   // how many places have a text digest
+	byText map[string]int   // number of places per text digest
 	by     map[string][]int // places by digest
-	loaded *artifact.Result // the last that was read
+	loaded *artifact.Result // the last one read
 	key    string
 }
 
-// generationOf is what the tasks of a generation have left, in any order.
+// generationOf returns the results of a generation's tasks, given in any order.
 func generationOf(blobs blob.Store, tasks []sheaf.Task) *Generation {
 	g := &Generation{blobs: blobs}
 	g.done = slices.DeleteFunc(slices.Clone(tasks), func(t sheaf.Task) bool {
@@ -68,7 +68,7 @@ func generationOf(blobs blob.Store, tasks []sheaf.Task) *Generation {
 	return g
 }
 
-// survey reads all chunks, the first time that it is called.
+// survey reads all chunks, on the first call.
 func (g *Generation) survey(ctx context.Context) error {
 	if g.places != nil {
 		return nil
@@ -102,7 +102,8 @@ func (g *Generation) load(ctx context.Context, key string) (*artifact.Result, er
 	return g.loaded, nil
 }
 
-// chunk reads the chunk of an id, nil when it is not there. Of its range alone.
+// chunk reads the chunk with an id, nil if it does not exist. It reads only the
+// chunk's range.
 func (g *Generation) chunk(ctx context.Context, id string) (*sheaf.Chunk, error) {
 	for _, t := range g.done {
 		if !strings.HasPrefix(id, t.Result.RangeID+"-") {
@@ -121,7 +122,7 @@ func (g *Generation) chunk(ctx context.Context, id string) (*sheaf.Chunk, error)
 	return nil, nil
 }
 
-// last reads the chunk at the end of the document, nil where there are none.
+// last reads the chunk at the end of the document, nil if there are none.
 func (g *Generation) last(ctx context.Context) (*sheaf.Chunk, error) {
 	if len(g.done) == 0 {
 		return nil, nil
@@ -134,7 +135,7 @@ func (g *Generation) last(ctx context.Context) (*sheaf.Chunk, error) {
 	return &c, nil
 }
 
-// Bounds on what an anchor tells people.
+// Limits on what an anchor shows.
 const (
 	maxExcerpt  = 300 // runes
 	maxHeadings = 8
@@ -171,12 +172,12 @@ func (g *Generation) beside(n int) (prev, next string) {
 	return prev, next
 }
 
-// find looks for the chunk of an anchor among those surveyed; -1 when it is not
-// there, or when it cannot be told from others that say the same. An edit is
-// applied to no chunk rather than to the wrong one.
+// find looks for the chunk of an anchor among those surveyed; -1 if it is missing,
+// or cannot be distinguished from others with the same content. An edit is applied
+// to no chunk rather than to the wrong one.
 func (g *Generation) find(a taskstore.Anchor) int {
 	same := g.by[a.Digest]
-	if len(same) == 0 { // under another heading, perhaps
+	if len(same) == 0 { // possibly under another heading
 		if a.TextOf == 1 && g.byText[a.TextDigest] == 1 {
 			return slices.IndexFunc(g.places, func(p place) bool { return p.text == a.TextDigest })
 		}
@@ -186,12 +187,12 @@ func (g *Generation) find(a taskstore.Anchor) int {
 		return same[0]
 	}
 	found := -1
-	for _, n := range same { // by what stands beside it
+	for _, n := range same { // by the neighbouring chunks
 		prev, next := g.beside(n)
 		if prev != a.Prev || next != a.Next {
 			continue
 		}
-		if found >= 0 { // runs of the same
+		if found >= 0 { // runs of identical chunks
 			found = -1
 			break
 		}
@@ -200,22 +201,22 @@ func (g *Generation) find(a taskstore.Anchor) int {
 	if found >= 0 || len(same) != a.Of {
 		return found
 	}
-	n := same[a.Nth] // as many as there were: the one in its place, unless all around it changed
+	n := same[a.Nth] // their number is unchanged: the one at the same position, unless all around it changed
 	if prev, next := g.beside(n); prev == a.Prev || next == a.Next {
 		return n
 	}
 	return -1
 }
 
-// base is the chunk that an edit is laid over: that of its anchor, or for one
-// added at the end of the document one that stands there. place has its ids.
+// base returns the chunk that an edit is applied to: that of its anchor, or for one
+// added at the end of the document the last chunk. place has its ids.
 func (g *Generation) base(ctx context.Context, e *taskstore.ChunkEdit, generation int) (c *sheaf.Chunk, place taskstore.Placement, err error) {
 	if e.Added && e.Anchor.Digest == "" {
 		last, err := g.last(ctx)
 		if err != nil {
 			return nil, place, err
 		}
-		if last == nil { // nothing was parsed, and what people add is all there is
+		if last == nil { // nothing was parsed: only added chunks exist
 			last = &sheaf.Chunk{DocumentID: e.DocumentID, Generation: generation, Ordinal: -1}
 		}
 		last.Pages, last.HeadingPath, last.Ordinal = nil, nil, last.Ordinal+1
@@ -232,11 +233,11 @@ func (g *Generation) base(ctx context.Context, e *taskstore.ChunkEdit, generatio
 	return c, taskstore.Placement{Generation: generation, ChunkID: g.places[n].id, BaseRange: g.places[n].rangeID}, err
 }
 
-// ofText are the keys of a chunk's metadata that are of its own text.
+// ofText are the keys of a chunk's metadata that depend on its own text.
 var ofText = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal}
 
-// Apply is the chunk that an edit makes of another; of an added chunk base is
-// the one that it follows.
+// Apply returns the chunk that results from applying an edit to base; for an added
+// chunk, base is the one before it.
 func Apply(e *taskstore.ChunkEdit, base sheaf.Chunk) sheaf.Chunk {
 	c := base
 	if e.Added {

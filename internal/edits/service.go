@@ -28,28 +28,28 @@ type Store interface {
 	EditVersions(ctx context.Context, tenantID, documentID, id string) ([]taskstore.EditVersion, error)
 }
 
-// Service takes edits of chunks. What it has answered can be searched. It is
-// safe for concurrent use.
+// Service accepts edits of chunks. An edit is searchable once answered. It is safe
+// for concurrent use.
 type Service struct {
 	Store  Store
 	Writer *Writer
 }
 
-// ErrVersion says that somebody else has edited the chunk since the version that
-// the caller has read.
+// ErrVersion means that another user has edited the chunk since the version the
+// caller has read.
 var ErrVersion = errors.New("the chunk was edited since; read it again and repeat what is still wanted")
 
-// Who asks for an edit, and of which document.
+// Who identifies the user making an edit, and the document.
 type Who struct {
 	TenantID   string
 	DocumentID string
 	Author     string // name of the key, "" without keys
-	// IfVersion is the version that the caller has read, 0 for a chunk that
-	// nobody edited; nil edits whatever is there.
+	// IfVersion is the version the caller has read, 0 for an unedited chunk; nil
+	// edits any version.
 	IfVersion *int
 }
 
-// Change is what to change of a chunk. What is nil stays as it is.
+// Change is a change to a chunk. Nil fields stay unchanged.
 type Change struct {
 	Text      *string
 	Keywords  *[]string
@@ -59,27 +59,27 @@ type Change struct {
 	Deleted   *bool
 }
 
-// Edited is a chunk with its edit. Chunk is nil where the edit has none to show:
-// it is deleted, or not in the live generation. Edit is nil where there is none.
+// Edited is a chunk with its edit. Chunk is nil if there is none to show: it is
+// deleted, or not in the live generation. Edit is nil if there is none.
 type Edited struct {
 	Chunk *sheaf.Chunk
 	Edit  *taskstore.ChunkEdit
 }
 
-// Bounds on what people give.
+// Limits on user input.
 const (
 	MaxTextBytes  = 32 << 10
-	maxTokens     = 8191 // of a chunk, whatever its settings
+	maxTokens     = 8191 // per chunk, whatever the settings
 	maxLabels     = 32
 	maxLabelBytes = 512
-	maxTries      = 5 // of an edit that another change came before
+	maxTries      = 5 // for an edit that conflicts with another change
 )
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", sheaf.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// check refuses what no chunk can be.
+// check rejects what no chunk can be.
 func (c Change) check() error {
 	if c.Text != nil {
 		switch n := len(*c.Text); {
@@ -125,8 +125,8 @@ func (c Change) check() error {
 	return nil
 }
 
-// over lays a change over what the edit is. Personal data that the document's
-// settings ask to replace is replaced.
+// over applies a change to the previous content of an edit. Personal data is
+// redacted if the document's settings require it.
 func (c Change) over(was taskstore.EditContent, doc *sheaf.Document) taskstore.EditContent {
 	clean := func(s string) string { return s }
 	if doc.ParseConfig.PII.V == "redact" {
@@ -165,15 +165,15 @@ func (c Change) over(was taskstore.EditContent, doc *sheaf.Document) taskstore.E
 	return was
 }
 
-// target is what an edit is of, as it stands.
+// target is the subject of an edit, in its current state.
 type target struct {
 	doc  *sheaf.Document
-	edit *taskstore.ChunkEdit // nil for a chunk that nobody edited
-	base *sheaf.Chunk         // nil where the edit has no chunk in the live generation
-	gen  *Generation          // nil where it was not needed
+	edit *taskstore.ChunkEdit // nil for an unedited chunk
+	base *sheaf.Chunk         // nil if the edit has no chunk in the live generation
+	gen  *Generation          // nil if not needed
 }
 
-// edited is the target with its edit applied.
+// edited returns the target with its edit applied.
 func (t *target) edited() *Edited {
 	out := &Edited{Edit: t.edit}
 	switch {
@@ -186,14 +186,14 @@ func (t *target) edited() *Edited {
 	return out
 }
 
-// anchor lays a new edit over the target's chunk.
+// anchor anchors a new edit to the target's chunk.
 func (t *target) anchor(ctx context.Context, e *taskstore.ChunkEdit) (err error) {
 	e.Anchor, err = t.gen.anchor(ctx, t.base)
 	e.Placement = taskstore.Placement{Generation: t.doc.LiveGeneration, ChunkID: t.base.ID, BaseRange: t.base.RangeID}
 	return err
 }
 
-// live is the generation that is published; its chunks are read as they are asked for.
+// live returns the published generation; its chunks are read on demand.
 func (s *Service) live(ctx context.Context, doc *sheaf.Document) (*Generation, error) {
 	tasks, err := s.Store.Tasks(ctx, doc.TenantID, doc.ID, doc.LiveGeneration)
 	if err != nil {
@@ -211,8 +211,8 @@ func (s *Service) published(ctx context.Context, w Who) (*sheaf.Document, error)
 	return doc, err
 }
 
-// begun is published for somebody who adds a chunk at the end of a document: one
-// that waits for nothing is published as it is, with nothing of it parsed.
+// begun is published for a caller that adds a chunk at the end of a document: one
+// with nothing pending is published as it is, without any parsed content.
 func (s *Service) begun(ctx context.Context, w Who) (*sheaf.Document, error) {
 	doc, err := s.Store.Document(ctx, w.TenantID, w.DocumentID)
 	if err != nil || doc.LiveGeneration > 0 {
@@ -224,7 +224,7 @@ func (s *Service) begun(ctx context.Context, w Who) (*sheaf.Document, error) {
 	return s.published(ctx, w)
 }
 
-// find looks for a chunk of the live generation by its id, and for its edit.
+// find looks up a chunk of the live generation by id, and its edit.
 func (s *Service) find(ctx context.Context, w Who, chunkID string) (*target, error) {
 	doc, err := s.published(ctx, w)
 	if err != nil {
@@ -250,7 +250,7 @@ func (s *Service) find(ctx context.Context, w Who, chunkID string) (*target, err
 	return t, err
 }
 
-// targetOf is what an edit is of.
+// targetOf returns the target of an edit.
 func (s *Service) targetOf(ctx context.Context, doc *sheaf.Document, e *taskstore.ChunkEdit) (*target, error) {
 	t := &target{doc: doc, edit: e}
 	if e.Generation == 0 {
@@ -264,13 +264,13 @@ func (s *Service) targetOf(ctx context.Context, doc *sheaf.Document, e *taskstor
 		t.base, _, err = t.gen.base(ctx, e, e.Generation)
 		return t, err
 	}
-	if t.base, err = t.gen.chunk(ctx, e.ChunkID); err == nil && t.base == nil { // published meanwhile
+	if t.base, err = t.gen.chunk(ctx, e.ChunkID); err == nil && t.base == nil { // published in the meantime
 		err = fmt.Errorf("%w: chunk %s of edit %s", sheaf.ErrStale, e.ChunkID, e.ID)
 	}
 	return t, err
 }
 
-// Chunk reads a chunk of the live generation as it is edited.
+// Chunk reads a chunk of the live generation with its edit.
 func (s *Service) Chunk(ctx context.Context, w Who, chunkID string) (*Edited, error) {
 	var out *Edited
 	err := again(func() error {
@@ -286,7 +286,7 @@ func (s *Service) Chunk(ctx context.Context, w Who, chunkID string) (*Edited, er
 	return out, err
 }
 
-// again repeats what another change came before.
+// again retries after a conflict with another change.
 func again(try func() error) (err error) {
 	for range maxTries {
 		if err = try(); !errors.Is(err, sheaf.ErrStale) {
@@ -296,8 +296,8 @@ func again(try func() error) (err error) {
 	return err
 }
 
-// Change edits a chunk. A chunk that a re-parse replaces meanwhile is edited in
-// the version that is published then, where its content is found there.
+// Change edits a chunk. If a re-parse replaces the chunk meanwhile, the edit is
+// applied in the newly published version, provided its content is found there.
 // Errors: ErrVersion; sheaf.ErrNotFound, ErrInvalid, ErrConflict, ErrLimit.
 func (s *Service) Change(ctx context.Context, w Who, chunkID string, c Change) (out *Edited, err error) {
 	if err := c.check(); err != nil {
@@ -327,7 +327,7 @@ func (s *Service) Change(ctx context.Context, w Who, chunkID string, c Change) (
 	return out, err
 }
 
-// moved finds a chunk that a new version has replaced, by its content.
+// moved finds a chunk that a new version has replaced, by content.
 func (s *Service) moved(ctx context.Context, w Who, was *target) (*target, error) {
 	if was.gen == nil || was.base == nil || was.edit != nil && was.edit.Added {
 		return nil, fmt.Errorf("%w: the chunk was replaced by a new version; read the document's chunks", sheaf.ErrConflict)
@@ -358,13 +358,13 @@ func (s *Service) moved(ctx context.Context, w Who, was *target) (*target, error
 	return s.find(ctx, w, g.places[n].id)
 }
 
-// put writes the next version of an edit, and the range of what it shows.
+// put writes the next version of an edit, and the range of the resulting chunk.
 func (s *Service) put(ctx context.Context, w Who, t *target, e taskstore.ChunkEdit, content taskstore.EditContent) (*Edited, error) {
 	if w.IfVersion != nil && *w.IfVersion != e.Version {
 		return nil, fmt.Errorf("%w: it has version %d, not %d: %w", sheaf.ErrConflict, e.Version, *w.IfVersion, ErrVersion)
 	}
 	if was, now := encoded(e.Content), encoded(content); was == now && !(e.Added && e.Version == 0) {
-		return t.edited(), nil // it says so already
+		return t.edited(), nil // already so
 	}
 	former := e.RangeID
 	e.Content, e.Author, e.RangeID = content, w.Author, ""
@@ -384,13 +384,12 @@ func (s *Service) put(ctx context.Context, w Who, t *target, e taskstore.ChunkEd
 }
 
 func encoded(c taskstore.EditContent) string {
-	b, _ := json.Marshal(c) // of texts and flags, which cannot fail
+	b, _ := json.Marshal(c) // texts and flags always encode
 	return string(b)
 }
 
-// Add adds a chunk behind another, or at the end of the document. One that has no
-// published version, and of which none is being made, gets one that holds nothing
-// else.
+// Add adds a chunk after another, or at the end of the document. A document that
+// has no published version, and none in progress, gets one with nothing else.
 func (s *Service) Add(ctx context.Context, w Who, after string, c Change) (out *Edited, err error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -461,8 +460,8 @@ func (s *Service) edit(ctx context.Context, w Who, id string) (*taskstore.ChunkE
 	return nil, fmt.Errorf("%w: the document has no edit %s", sheaf.ErrNotFound, id)
 }
 
-// Undo makes what an edit said in an earlier version its newest; 0 is the chunk
-// as it was parsed, and nil the version before the newest.
+// Undo restores an earlier version of an edit as its newest; 0 is the chunk as
+// parsed, and nil the version before the newest.
 func (s *Service) Undo(ctx context.Context, w Who, id string, to *int) (out *Edited, err error) {
 	err = again(func() error {
 		e, history, err := s.Edit(ctx, w, id)
@@ -473,7 +472,7 @@ func (s *Service) Undo(ctx context.Context, w Who, id string, to *int) (out *Edi
 		if to != nil {
 			version = *to
 		}
-		content := taskstore.EditContent{Deleted: e.Added} // a chunk that was added is gone
+		content := taskstore.EditContent{Deleted: e.Added} // an added chunk is gone
 		if version != 0 {
 			i := slices.IndexFunc(history, func(v taskstore.EditVersion) bool { return v.Version == version })
 			if i < 0 {

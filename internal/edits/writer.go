@@ -14,37 +14,37 @@ import (
 	"sheaf/taskstore"
 )
 
-// Reserver takes note of ranges before they are written, so that what is written
-// and put nowhere is collected.
+// Reserver records ranges before they are written, so that those never placed are
+// collected.
 type Reserver interface {
 	ReserveRanges(ctx context.Context, tenantID, documentID string, rangeIDs []string) error
 }
 
-// Writer writes edited chunks, each as a range of its own.
+// Writer writes edited chunks, each as a separate range.
 type Writer struct {
 	Store    Reserver
 	Blobs    blob.Store
 	Index    index.Index
 	Embedder embed.Embedder
-	// PinFunc returns what one write works with, in place of Index and Embedder,
-	// where those may change. May be nil.
+	// PinFunc returns the index and embedder for one write, instead of Index and
+	// Embedder, if those may change. May be nil.
 	PinFunc func() (index.Index, embed.Embedder)
-	// TextFunc is what is embedded for a chunk of a document of that name.
+	// TextFunc returns the text to embed for a chunk of a document with that name.
 	TextFunc func(name string, c sheaf.Chunk) string
 }
 
-// Written is a chunk that Write wrote, and that shall be written.
+// Written is a chunk to write, or written by Write.
 type Written struct {
 	Chunk  sheaf.Chunk
-	Former string // range whose vector serves where it is of the same text; "" for none
-	Range  string // that it was written as
+	Former string // range whose vector is reused if its text is the same; "" for none
+	Range  string // the range it was written as
 }
 
-// embedAtOnce bounds one call of the embedder.
+// embedAtOnce limits one call of the embedder.
 const embedAtOnce = 64
 
-// Write embeds the chunks and writes each as a range: artifact, then index. What
-// has a vector already is not embedded.
+// Write embeds the chunks and writes each as a range: artifact, then index. Chunks
+// that already have a vector are not embedded.
 func (w *Writer) Write(ctx context.Context, doc *sheaf.Document, generation int, chunks []Written) error {
 	if len(chunks) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (w *Writer) write(ctx context.Context, doc *sheaf.Document, generation int,
 	return w.Index.Write(ctx, entries)
 }
 
-// vectors returns one vector a chunk.
+// vectors returns one vector per chunk.
 func (w *Writer) vectors(ctx context.Context, doc *sheaf.Document, chunks []Written) ([][]float32, error) {
 	vectors := make([][]float32, len(chunks))
 	var texts []string
@@ -123,8 +123,8 @@ func (w *Writer) vectors(ctx context.Context, doc *sheaf.Document, chunks []Writ
 	return vectors, nil
 }
 
-// former is the vector of an earlier range of the edit; nil where it is of
-// another text or model.
+// former returns the vector of an earlier range of the edit; nil if its text or
+// model differs.
 func (w *Writer) former(ctx context.Context, doc *sheaf.Document, rangeID, text string) ([]float32, error) {
 	if rangeID == "" {
 		return nil, nil
@@ -142,7 +142,7 @@ func (w *Writer) former(ctx context.Context, doc *sheaf.Document, rangeID, text 
 }
 
 // Place finds the chunk of each edit in a generation whose tasks are done, and
-// writes what is edited there. Edits without a chunk are left out.
+// writes the edited chunks. Edits without a chunk are omitted.
 func (w *Writer) Place(ctx context.Context, doc *sheaf.Document, generation int, tasks []sheaf.Task, edits []taskstore.ChunkEdit) ([]taskstore.PlacedEdit, error) {
 	if len(edits) == 0 {
 		return nil, nil
@@ -150,7 +150,7 @@ func (w *Writer) Place(ctx context.Context, doc *sheaf.Document, generation int,
 	g := generationOf(w.Blobs, tasks)
 	var placed []taskstore.PlacedEdit
 	var chunks []Written
-	var of []int // placed of each of chunks
+	var of []int // index in placed of each of chunks
 	taken := map[string]bool{}
 	for i := range edits {
 		e := edits[i]
