@@ -2,8 +2,8 @@ package embedserver
 
 import "golang.org/x/sys/unix"
 
-// limitMemory bounds what the process may write to (RLIMIT_DATA, getrlimit(2)):
-// an allocation above it fails.
+// limitMemory limits the process's writable memory (RLIMIT_DATA, getrlimit(2)): an
+// allocation beyond it fails.
 func limitMemory(bytes uint64) error {
 	if bytes == 0 {
 		return nil

@@ -2,5 +2,5 @@
 
 package embedserver
 
-// limitMemory does nothing: models run on Linux alone.
+// limitMemory does nothing: models run only on Linux.
 func limitMemory(uint64) error { return nil }

@@ -20,9 +20,8 @@ import (
 )
 
 // Run is the program sheaf-embed: it loads an installed model and serves it until
-// SIGTERM, or the end of the standard input where -child says that another
-// process started it. It returns the exit code. Lines of JSON on errors tell what
-// happens.
+// SIGTERM, or with -child until the end of standard input, which means that the
+// parent process is gone. It returns the exit code. It logs JSON lines to errors.
 func Run(args []string, in io.Reader, errors io.Writer) int {
 	log := slog.New(slog.NewJSONHandler(errors, nil))
 	if err := run(args, in, errors, log); err != nil {
@@ -78,7 +77,7 @@ func run(args []string, in io.Reader, out io.Writer, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // the file of the model was read whole
+	debug.FreeOSMemory() // the model file was read whole
 	if ln == nil {
 		if ln, err = net.Listen("tcp", *listen); err != nil {
 			return err
@@ -97,7 +96,8 @@ func run(args []string, in io.Reader, out io.Writer, log *slog.Logger) error {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
-		// A child has nobody to answer any more; another finishes what it has begun.
+		// A child has no one left to answer; otherwise requests in progress are
+		// completed.
 		if *child {
 			return nil
 		}
@@ -107,9 +107,9 @@ func run(args []string, in io.Reader, out io.Writer, log *slog.Logger) error {
 	}
 }
 
-// load opens a model after the digests of its files were checked.
+// load opens a model after verifying the digests of its files.
 func load(store *models.Store, m models.Model) (Encoder, error) {
-	// The library is read for its digest alone.
+	// The library is read only for its digest.
 	if _, err := store.Read(m, m.Library); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,8 @@ func load(store *models.Store, m models.Model) (Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One thread a text: those of the library spin while they wait for each other.
+	// One thread per text: the library's own threads spin while they wait for each
+	// other.
 	session, err := library.NewSession(weights, m.Dim, 1)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
-// Package embedserver answers POST /v1/embeddings from a model on this machine.
-// It is the program sheaf-embed, a process of its own: the service starts it and
-// asks it like any other embedding server, so that a crash of the native library
-// ends no more than the calls it was working on.
+// Package embedserver answers POST /v1/embeddings from a local model. It is the
+// program sheaf-embed, a separate process: the service starts it and uses it like
+// any other embedding server, so that a crash of the native library affects only
+// the calls in progress.
 package embedserver
 
 import (
@@ -19,17 +19,17 @@ import (
 	"time"
 )
 
-// Encoder computes the vector of one text, and tells how many tokens it read. It
+// Encoder computes the vector of one text, and returns how many tokens it read. It
 // is safe for concurrent use.
 type Encoder interface {
 	Embed(text string) (vector []float32, tokens int, err error)
 }
 
-// Config bounds a server. Zero values mean what the field says.
+// Config configures a server. See each field for the meaning of zero.
 type Config struct {
-	Model   string        // as requests name it; others are refused
-	Threads int           // texts that are embedded at once; 0: as many as CPUs
-	Queue   int           // texts that wait; a request above it is answered 429. 0: 4096
+	Model   string        // name in requests; others are refused
+	Threads int           // texts embedded concurrently; 0: one per CPU
+	Queue   int           // waiting texts; a request beyond that is answered 429. 0: 4096
 	Stuck   time.Duration // a text that takes longer makes the server unhealthy; 0: 60 s
 }
 
@@ -39,7 +39,7 @@ const (
 	maxBody  = 16 << 20
 )
 
-// Server shares the processor among requests, one text on each thread. It is an
+// Server divides the processor among requests, one text per thread. It is an
 // http.Handler.
 type Server struct {
 	config  Config
@@ -48,21 +48,21 @@ type Server struct {
 
 	mu      sync.Mutex
 	ready   *sync.Cond
-	one     []*text // of requests with one text, in which somebody may wait for an answer
+	one     []*text // from requests with one text, for which a user may be waiting
 	many    []*text
 	turns   int            // taken since the start
-	running map[*text]bool // with the time in since
+	running map[*text]bool // start times are in since
 	closed  bool
 }
 
-// text is one of a request.
+// text is one text of a request.
 type text struct {
 	request *request
 	at      int
 	since   time.Time
 }
 
-// request is one that is under way.
+// request is a request in progress.
 type request struct {
 	ctx     context.Context
 	texts   []string
@@ -72,10 +72,10 @@ type request struct {
 	mu     sync.Mutex
 	left   int
 	tokens int
-	err    error // the first
+	err    error // the first one
 }
 
-// New starts a server's threads, which Close ends.
+// New starts a server's threads, which Close stops.
 func New(e Encoder, c Config) *Server {
 	if c.Threads <= 0 {
 		c.Threads = runtime.GOMAXPROCS(0)
@@ -99,7 +99,7 @@ func New(e Encoder, c Config) *Server {
 	return s
 }
 
-// Close ends the threads after the texts they are at.
+// Close stops the threads after their current texts.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,11 +109,11 @@ func (s *Server) Close() {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// add puts the texts of a request in the queue; false when it is full.
+// add queues the texts of a request; false if the queue is full.
 func (s *Server) add(r *request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A request above the bound alone is taken by an empty queue.
+	// An empty queue accepts a request that alone exceeds the limit.
 	if waiting := len(s.one) + len(s.many); s.closed || waiting > 0 && waiting+len(r.texts) > s.config.Queue {
 		return false
 	}
@@ -129,12 +129,12 @@ func (s *Server) add(r *request) bool {
 	return true
 }
 
-// oneInTurn is how often a text of a large request is taken although requests
-// with one text wait: each fourth time.
+// oneInTurn is how often a text of a large request is taken although requests with
+// one text wait: every fourth time.
 const oneInTurn = 4
 
-// next waits for a text, nil after Close. Requests with one text go first:
-// queries wait for the text under way and not for the documents.
+// next waits for a text, nil after Close. Requests with one text go first: queries
+// wait only for the text in progress and not for the documents.
 func (s *Server) next() *text {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *Server) work() {
 		}
 		r := t.request
 		var vector []float32
-		tokens, err := 0, r.ctx.Err() // nobody waits for it any more
+		tokens, err := 0, r.ctx.Err() // skipped if the request is canceled
 		if err == nil {
 			vector, tokens, err = s.encoder.Embed(r.texts[t.at])
 		}
@@ -250,7 +250,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case <-req.done:
-	case <-r.Context().Done(): // its texts are passed over when their turn comes
+	case <-r.Context().Done(): // its texts are skipped when their turn comes
 		return
 	}
 	if req.err != nil {
@@ -310,5 +310,5 @@ func refuse(w http.ResponseWriter, status int, format string, args ...any) {
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller has gone
+	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
 }
