@@ -1,5 +1,5 @@
-// Package eval measures how well search finds what is known to answer: it asks
-// the saved queries of a dataset and scores the pages that come first.
+// Package eval measures how well search finds known answers: it runs the saved
+// queries of a dataset and scores the top pages.
 package eval
 
 import (
@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// Limit is how many hits of each query are looked at.
+	// Limit is how many hits per query are examined.
 	Limit = 50
-	// depth is how many pages recall and nDCG look at.
+	// depth is how many pages recall and nDCG consider.
 	depth = 10
-	// firstPages is how many of the pages that come first are noted.
+	// firstPages is how many of the top pages are recorded.
 	firstPages = 3
 )
 
@@ -28,9 +28,9 @@ type Searcher interface {
 	Search(ctx context.Context, tenantID string, r search.Request) (*search.Response, error)
 }
 
-// Run asks the queries of a dataset, as its users do, and scores the answers.
-// Queries that expect nothing any more are left out. What the dataset is like
-// is for the caller to note: see See.
+// Run runs the queries of a dataset, as its users do, and scores the answers.
+// Queries that no longer expect anything are omitted. The caller records the state
+// of the dataset: see See.
 func Run(ctx context.Context, s Searcher, ds *sheaf.Dataset, queries []taskstore.SavedQuery) (*taskstore.Evaluation, error) {
 	e := &taskstore.Evaluation{TenantID: ds.TenantID, DatasetID: ds.ID}
 	for _, q := range queries {
@@ -52,14 +52,14 @@ func Run(ctx context.Context, s Searcher, ds *sheaf.Dataset, queries []taskstore
 	return e, nil
 }
 
-// Score ranks what is expected among the pages of hits. Pages count in the order
-// in which hits first stand on them; a hit that stands on none counts as one.
+// Score ranks the expected answers among the pages of hits. Pages are ordered by
+// their first hit; a hit without a page counts as one.
 func Score(hits []search.Hit, expected []taskstore.ExpectedAnswer) taskstore.QueryResult {
-	at := make([]int, len(expected)) // rank of each, 0 for not found
+	at := make([]int, len(expected)) // rank of each, 0 if not found
 	type place struct {
 		document string
 		page     int
-		chunk    string // where there is no page
+		chunk    string // if there is no page
 	}
 	seen := map[place]bool{}
 	var r taskstore.QueryResult
@@ -98,14 +98,14 @@ func Score(hits []search.Hit, expected []taskstore.ExpectedAnswer) taskstore.Que
 	}
 	if len(expected) > 0 {
 		r.Recall = float64(found) / float64(len(expected))
-		r.NDCG = min(1, gain/best) // several that are met by one page gain more than the best order of pages
+		r.NDCG = min(1, gain/best) // several met by one page gain more than the best order of pages
 	}
 	return r
 }
 
 func discount(rank int) float64 { return 1 / math.Log2(float64(rank)+1) }
 
-// Meets reports whether a hit is what is expected.
+// Meets reports whether a hit is an expected answer.
 func Meets(e *taskstore.ExpectedAnswer, h *search.Hit) bool {
 	if len(h.Chunk.Pages) == 0 {
 		return meets(e, h, 0)
@@ -113,7 +113,7 @@ func Meets(e *taskstore.ExpectedAnswer, h *search.Hit) bool {
 	return slices.ContainsFunc(h.Chunk.Pages, func(page int) bool { return meets(e, h, page) })
 }
 
-// meets reports whether a hit, on one of its pages, is what is expected.
+// meets reports whether a hit, on one of its pages, is an expected answer.
 func meets(e *taskstore.ExpectedAnswer, h *search.Hit, page int) bool {
 	switch {
 	case e.DocumentID != "" && e.DocumentID != h.Document.ID:
@@ -124,10 +124,10 @@ func meets(e *taskstore.ExpectedAnswer, h *search.Hit, page int) bool {
 	return e.Text == "" || strings.Contains(plain(h.Chunk.Text), plain(e.Text))
 }
 
-// plain is a text without differences of case and white space.
+// plain normalizes case and white space.
 func plain(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
 
-// Measure sums results.
+// Measure aggregates results.
 func Measure(results []taskstore.QueryResult) taskstore.Measures {
 	m := taskstore.Measures{Queries: len(results)}
 	for _, r := range results {
@@ -156,8 +156,8 @@ type Change struct {
 	WasFirst, First []taskstore.FoundPage
 }
 
-// Compare lists the queries whose rank changed from one evaluation to a later
-// one, what became worse first. A query that was changed meanwhile is left out.
+// Compare lists the queries whose rank changed from one evaluation to a later one,
+// regressions first. A query edited meanwhile is omitted.
 func Compare(was, is []taskstore.QueryResult) (changes []Change) {
 	before := make(map[string]taskstore.QueryResult, len(was))
 	for _, r := range was {
@@ -177,7 +177,7 @@ func Compare(was, is []taskstore.QueryResult) (changes []Change) {
 	return changes
 }
 
-// gained is what a change adds to the sum of reciprocal ranks.
+// gained is the contribution of a change to the sum of reciprocal ranks.
 func gained(c Change) float64 {
 	reciprocal := func(rank int) float64 {
 		if rank == 0 {

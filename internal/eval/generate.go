@@ -17,23 +17,23 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds of what is generated.
+// Limits on generated questions.
 const (
-	// MaxGenerated is how many questions are made at once.
+	// MaxGenerated is how many questions are generated at once.
 	MaxGenerated = 200
-	// MaxDocuments is how many documents questions are made of.
+	// MaxDocuments is how many documents questions are generated from.
 	MaxDocuments = 200
 
-	sectionPages   = 5   // a section on more pages is too wide to be an answer
-	headingLetters = 8   // a shorter heading names nothing
+	sectionPages   = 5   // a section on more pages is too broad to be an answer
+	headingLetters = 8   // a shorter heading is not specific
 	headingRunes   = 200 // a longer one is a paragraph
-	chunkTokens    = 60  // of a chunk that is asked about, at least
+	chunkTokens    = 60  // minimum size of a chunk to ask about
 	questionRunes  = 300
 	questionTokens = 80 // of the model's answer
-	asks           = 4  // at once
+	asks           = 4  // concurrently
 )
 
-// Source is a document with the chunks that questions are made of.
+// Source is a document with the chunks to generate questions from.
 type Source struct {
 	Document sheaf.Document
 	Chunks   []sheaf.Chunk
@@ -44,8 +44,8 @@ type Asker interface {
 	Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error)
 }
 
-// Sample takes the documents that questions are made of: the same of the same
-// dataset, and most of them still when others come and go.
+// Sample selects the documents to generate questions from: deterministic for a
+// dataset, and mostly stable when others come and go.
 func Sample(docs []sheaf.Document) []sheaf.Document {
 	slices.SortFunc(docs, func(a, b sheaf.Document) int {
 		return cmp.Or(cmp.Compare(xxhash.Sum64String(a.ID), xxhash.Sum64String(b.ID)), cmp.Compare(a.ID, b.ID))
@@ -53,9 +53,9 @@ func Sample(docs []sheaf.Document) []sheaf.Document {
 	return docs[:min(len(docs), MaxDocuments)]
 }
 
-// Keep drops what no question of that source is made of, so that many documents
-// fit in memory: texts where headings are asked, and chunks beyond a document's
-// share where passages are.
+// Keep drops what is not used for questions of that source, so that many documents
+// fit in memory: texts if questions are made from headings, and chunks beyond a
+// document's share if made from passages.
 func Keep(chunks []sheaf.Chunk, from taskstore.QuerySource, limit, documents int) []sheaf.Chunk {
 	if from != taskstore.SourceChunks {
 		for i := range chunks {
@@ -67,21 +67,21 @@ func Keep(chunks []sheaf.Chunk, from taskstore.QuerySource, limit, documents int
 		return c.Tokens < chunkTokens || c.Role != "" || c.Kind == sheaf.ChunkImage
 	})
 	scatter(chunks, func(c sheaf.Chunk) string { return c.ID })
-	const spare = 5 // for documents that have fewer
+	const spare = 5 // for documents with fewer
 	return slices.Clone(chunks[:min(len(chunks), 2*limit/max(1, documents)+spare)])
 }
 
-// FromHeadings makes up to limit questions of headings, each answered by the
-// pages of its section. A heading that several documents have is asked with the
-// name of its document; one that a document has twice, none of taken's and none
-// that stands over many pages.
+// FromHeadings generates up to limit questions from headings, each answered by the
+// pages of its section. A heading shared by several documents includes the name of
+// its document; headings that occur twice in a document, that are in taken, or that
+// span many pages are skipped.
 func FromHeadings(sources []Source, taken map[string]bool, limit int) []taskstore.SavedQuery {
 	type section struct {
 		heading  string
 		from, to int
 		twice    bool
 	}
-	owners := map[string]int{} // documents that have a heading
+	owners := map[string]int{} // number of documents with a heading
 	sections := make([][]*section, len(sources))
 	for i, src := range sources {
 		byPath := map[string]*section{}
@@ -144,14 +144,13 @@ func FromHeadings(sources []Source, taken map[string]bool, limit int) []taskstor
 	return out
 }
 
-// Passage is a chunk that a question is to be asked about.
+// Passage is a chunk to ask a question about.
 type Passage struct {
 	Document sheaf.Document
 	Chunk    sheaf.Chunk
 }
 
-// Passages takes up to limit of the chunks that Keep has left, of all documents
-// alike.
+// Passages takes up to limit of the chunks left by Keep, evenly from all documents.
 func Passages(sources []Source, limit int) (out []Passage) {
 	candidates := make([][]Passage, len(sources))
 	for i, src := range sources {
@@ -166,12 +165,12 @@ func Passages(sources []Source, limit int) (out []Passage) {
 	return out
 }
 
-// Instruction is what a model is told about a passage.
+// Instruction is the model's instruction for a passage.
 const Instruction = "Write one question that the text answers, as somebody would ask who looks for it and has not seen it. Name what it is about, so that it can be understood without the text. Use the language of the text. Answer with the question alone."
 
 // FromPassages asks a model for a question about each passage, answered by the
-// pages of the passage. failed counts the passages without one, err says why the
-// first of them has none. What was made until ctx ends is answered.
+// pages of the passage. failed counts the passages without one, err is the reason
+// for the first of them. If ctx ends, it returns what it has so far.
 func FromPassages(ctx context.Context, model Asker, passages []Passage, taken map[string]bool) (made []taskstore.SavedQuery, failed int, err error) {
 	questions := make([]string, len(passages))
 	var mu sync.Mutex
@@ -193,7 +192,7 @@ func FromPassages(ctx context.Context, model Asker, passages []Passage, taken ma
 			return nil
 		})
 	}
-	_ = g.Wait() // each keeps its error
+	_ = g.Wait() // each keeps its own error
 	for i, q := range questions {
 		if q == "" || taken[q] {
 			continue
@@ -210,7 +209,7 @@ func FromPassages(ctx context.Context, model Asker, passages []Passage, taken ma
 	return made, failed, err
 }
 
-// question takes the question out of what a model said.
+// question extracts the question from a model's answer.
 func question(said string) (string, error) {
 	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	line = strings.Trim(strings.Join(strings.Fields(line), " "), `"'“”„«»*`)
@@ -223,7 +222,7 @@ func question(said string) (string, error) {
 	return line, nil
 }
 
-// asksSomething reports whether a heading has words that one could look for.
+// asksSomething reports whether a heading has searchable words.
 func asksSomething(heading string) bool {
 	letters, wide := 0, 0
 	for _, r := range heading {
@@ -237,7 +236,7 @@ func asksSomething(heading string) bool {
 	return utf8.RuneCountInString(heading) <= headingRunes && letters+2*wide >= headingLetters && (wide > 0 || strings.Contains(heading, " "))
 }
 
-// title is what a document is called: its title, or its name without extension.
+// title returns a document's title, or its name without extension.
 func title(d *sheaf.Document) string {
 	if t := strings.TrimSpace(d.Metadata[sheaf.MetadataTitle]); t != "" {
 		return t
@@ -246,13 +245,12 @@ func title(d *sheaf.Document) string {
 	return strings.TrimSuffix(base, path.Ext(base))
 }
 
-// scatter brings a list into an order that has nothing to do with where its
-// items stand, and is the same each time.
+// scatter sorts a list into a pseudo-random but deterministic order.
 func scatter[T any](list []T, key func(T) string) {
 	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(xxhash.Sum64String(key(a)), xxhash.Sum64String(key(b))) })
 }
 
-// dealt takes items of the lists in turns until it has limit.
+// dealt takes items from the lists in turn until it has limit.
 func dealt[T any](lists [][]T, limit int, take func(T) bool) {
 	for n, more := 0, true; more; n++ {
 		more = false

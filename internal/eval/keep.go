@@ -15,7 +15,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// Store is what an Evaluator reads and writes.
+// Store is the storage an Evaluator uses.
 type Store interface {
 	DatasetsWithQueries(ctx context.Context, after string, limit int) ([]taskstore.DatasetRef, error)
 	Dataset(ctx context.Context, tenantID, ref string) (*sheaf.Dataset, error)
@@ -26,27 +26,28 @@ type Store interface {
 	RecordEvaluation(ctx context.Context, e taskstore.Evaluation) (*taskstore.Evaluation, error)
 }
 
-// Limits of what is evaluated without a request.
+// Limits of automatic evaluations.
 const (
-	// MaxTime is how long the queries of one evaluation may take together.
+	// MaxTime limits the total time of the queries of one evaluation.
 	MaxTime = 2 * time.Minute
-	slice   = 50 // datasets of one step
+	slice   = 50 // datasets per step
 	settled = time.Minute
 )
 
 // Evaluator evaluates datasets whose model, settings, saved queries or parsed
-// documents are not those of their last evaluation. It is used by one goroutine.
+// documents have changed since their last evaluation. It is used by one goroutine.
 type Evaluator struct {
 	Store    Store
 	Searcher Searcher
-	Model    func() string // of the index that is searched
+	Model    func() string // of the searched index
 	Log      *slog.Logger
-	Settled  time.Duration // since the last change of a saved query, default a minute: people save several
+	Settled  time.Duration // since the last change of a saved query, default a minute: users save several
 
-	after string // the dataset at which the last step stopped
+	after string // where the last step stopped
 }
 
-// See reads what of a dataset decides what search finds in it, and its queries.
+// See reads the state of a dataset that determines its search results, and its
+// queries.
 func See(ctx context.Context, s Store, ds *sheaf.Dataset) (st taskstore.EvaluatedState, qs []taskstore.SavedQuery, err error) {
 	if qs, _, err = s.SavedQueries(ctx, ds.TenantID, ds.ID, taskstore.Page{Limit: taskstore.MaxQueries, Ascending: true}); err != nil {
 		return st, nil, err
@@ -65,8 +66,8 @@ func See(ctx context.Context, s Store, ds *sheaf.Dataset) (st taskstore.Evaluate
 	return st, qs, err
 }
 
-// Step looks at the next datasets and evaluates those that changed. more says
-// that there are further ones.
+// Step examines the next datasets and evaluates those that changed. more reports
+// that there are others.
 func (e *Evaluator) Step(ctx context.Context) (more bool, err error) {
 	refs, err := e.Store.DatasetsWithQueries(ctx, e.after, slice)
 	if err != nil {
@@ -77,7 +78,7 @@ func (e *Evaluator) Step(ctx context.Context) (more bool, err error) {
 	for _, r := range refs {
 		if err := e.evaluate(ctx, r); ctx.Err() != nil {
 			return false, ctx.Err()
-		} else if err != nil && !errors.Is(err, sheaf.ErrNotFound) { // deleted meanwhile
+		} else if err != nil && !errors.Is(err, sheaf.ErrNotFound) { // deleted in the meantime
 			failed = append(failed, fmt.Errorf("evaluating dataset %s: %w", r.DatasetID, err))
 		}
 	}
@@ -87,7 +88,7 @@ func (e *Evaluator) Step(ctx context.Context) (more bool, err error) {
 	return e.after != "" && failed == nil, errors.Join(failed...)
 }
 
-// evaluate evaluates a dataset unless its last evaluation saw it as it is.
+// evaluate evaluates a dataset unless its last evaluation saw the same state.
 func (e *Evaluator) evaluate(ctx context.Context, r taskstore.DatasetRef) error {
 	ds, err := e.Store.Dataset(ctx, r.TenantID, r.DatasetID)
 	if err != nil {
@@ -130,7 +131,7 @@ func (e *Evaluator) evaluate(ctx context.Context, r taskstore.DatasetRef) error 
 	case err != nil:
 		return err
 	case len(made.Results) == 0 || made.Stale:
-		return nil // nothing is expected any more, or the index is not whole: later
+		return nil // nothing is expected any more, or the index is incomplete: later
 	}
 	made.Cause, made.State = cause, st
 	if _, err = e.Store.RecordEvaluation(ctx, *made); err == nil && e.Log != nil {
@@ -139,7 +140,7 @@ func (e *Evaluator) evaluate(ctx context.Context, r taskstore.DatasetRef) error 
 	return err
 }
 
-// causeOf says why a dataset is to be evaluated, "" for no reason.
+// causeOf returns why a dataset must be evaluated, "" for no reason.
 func causeOf(last []taskstore.Evaluation, st taskstore.EvaluatedState, model string) taskstore.EvaluationCause {
 	switch {
 	case len(last) == 0 || last[0].State == (taskstore.EvaluatedState{}):
