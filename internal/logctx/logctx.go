@@ -1,6 +1,6 @@
-// Package logctx carries in the context what every log line of a request or a
-// task says of it: the handler of a request or task adds to it once,
-// and the logger that all parts write to reads it.
+// Package logctx carries in the context the attributes that every log line of a
+// request or task has: its handler adds to them once, and the shared logger reads
+// them.
 package logctx
 
 import (
@@ -11,8 +11,8 @@ import (
 
 type key struct{}
 
-// With returns a context whose log lines carry attrs too. An attribute of a
-// key that is there already replaces it; an empty one is left out.
+// With returns a context whose log lines also carry attrs. An attribute replaces an
+// existing one with the same key; empty ones are omitted.
 func With(ctx context.Context, attrs ...slog.Attr) context.Context {
 	old, _ := ctx.Value(key{}).([]slog.Attr)
 	all := slices.Clone(old)
@@ -25,13 +25,13 @@ func With(ctx context.Context, attrs ...slog.Attr) context.Context {
 	return context.WithValue(ctx, key{}, all)
 }
 
-// Handler writes to h, adding to each record what its context carries. Only
-// calls that pass a context (InfoContext, …) have something to add.
+// Handler writes to h, adding to each record the attributes in its context. Only
+// calls with a context (InfoContext, …) have any.
 func Handler(h slog.Handler) slog.Handler { return handler{h, nil} }
 
 type handler struct {
 	slog.Handler
-	own []string // keys that With gave the logger: they are not repeated
+	own []string // keys given to the logger by With: they are not repeated
 }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
