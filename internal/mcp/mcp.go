@@ -1,6 +1,6 @@
-// Package mcp serves the Model Context Protocol: assistants search datasets,
-// read pages and add documents. Every call is a request to /v1 with the key of
-// the assistant, behind the interfaces of other programs.
+// Package mcp serves the Model Context Protocol: assistants search datasets, read
+// pages and add documents. Every call is a request to /v1 with the assistant's key,
+// like those of the other facades.
 package mcp
 
 import (
@@ -16,19 +16,18 @@ import (
 	"sheaf/internal/facade"
 )
 
-// maxRequestBytes bounds a request: a file in base64 takes a third more than
-// its size.
+// maxRequestBytes limits a request: base64 adds a third to a file's size.
 const maxRequestBytes = 64 << 20
 
 const instructions = `Sheaf holds documents in datasets. Search first, then cite: each passage names its document, its pages and boxes, and page_image is a resource that shows the page with the passage framed. read_pages reads what surrounds a passage.`
 
-// service is what tools and resources are made from.
+// service holds what tools and resources need.
 type service struct {
-	// client makes the requests of one call.
+	// client returns the client for one call.
 	client func(sdk.Request) *facade.Client
 }
 
-// serverOf makes a server whose tools change something only if write says so.
+// serverOf returns a server, with tools that modify data only if write is set.
 func (s *service) serverOf(version string, write bool, log *slog.Logger) *sdk.Server {
 	m := sdk.NewServer(&sdk.Implementation{Name: "sheaf", Title: "Sheaf", Version: version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: log,
@@ -42,8 +41,8 @@ func (s *service) serverOf(version string, write bool, log *slog.Logger) *sdk.Se
 	return m
 }
 
-// Handler serves the protocol over streamable HTTP. It holds no sessions, so
-// that any API process answers any request. What a key may not do is not shown.
+// Handler serves the protocol over streamable HTTP. It is stateless, so that any
+// API process can answer any request. Tools that a key may not use are hidden.
 func Handler(v1 http.RoundTripper, version string, log *slog.Logger) http.Handler {
 	log = slog.New(warnings{log.Handler()})
 	s := &service{client: func(r sdk.Request) *facade.Client {
@@ -60,7 +59,7 @@ func Handler(v1 http.RoundTripper, version string, log *slog.Logger) http.Handle
 		return reading
 	}, &sdk.StreamableHTTPOptions{
 		Stateless: true, MaxRequestBodyBytes: maxRequestBytes, Logger: log, PropagateRequestCancellation: true,
-		DisableLocalhostProtection: true, // foreign hosts are refused before, where no key is asked for
+		DisableLocalhostProtection: true, // foreign hosts are refused earlier if no key is required
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		write, err := writes(r.Context(), facade.Inside(v1, r.Header))
@@ -72,7 +71,7 @@ func Handler(v1 http.RoundTripper, version string, log *slog.Logger) http.Handle
 	})
 }
 
-// warnings leaves out what the SDK tells of every request.
+// warnings drops what the SDK logs for every request.
 type warnings struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -88,10 +87,10 @@ func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
-// mayWrite is the key of a context's value: whether the caller may.
+// mayWrite is the context key for whether the caller may write.
 type mayWrite struct{}
 
-// writes asks whether the client's key has the scope write.
+// writes reports whether the client's key has the scope write.
 func writes(ctx context.Context, c *facade.Client) (bool, error) {
 	var info struct {
 		Scopes []string `json:"scopes"`
@@ -109,9 +108,9 @@ func refuse(w http.ResponseWriter, e *facade.Error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": e.Detail}) // the client may be gone
 }
 
-// Stdio serves the protocol over a program's input and output, for the Sheaf
-// that c talks to, until in ends or ctx does. The error is an *facade.Error if
-// the key is refused.
+// Stdio serves the protocol over a program's input and output, for the Sheaf that c
+// connects to, until in or ctx ends. The error is a *facade.Error if the key is
+// refused.
 func Stdio(ctx context.Context, c *facade.Client, in io.ReadCloser, out io.WriteCloser, version string, log *slog.Logger) error {
 	write, err := writes(ctx, c)
 	if err != nil {

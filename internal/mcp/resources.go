@@ -23,8 +23,8 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Templates of the resources. Boxes are x0,y0,x1,y1 in points from the top left
-// of the page, separated by semicolons.
+// Templates of the resources. Boxes are x0,y0,x1,y1 in points from the top left of
+// the page, separated by semicolons.
 const (
 	markdownURI = "sheaf://documents/{document}/markdown"
 	pageURI     = "sheaf://documents/{document}/pages/{page}"
@@ -37,10 +37,10 @@ func (s *service) resources(m *sdk.Server) {
 	m.AddResourceTemplate(&sdk.ResourceTemplate{Name: "passage", URITemplate: framedURI, MIMEType: "image/jpeg", Description: "the picture of a page with passages framed"}, s.page)
 }
 
-// maxBoxes that are framed on one page.
+// maxBoxes limits the boxes framed on one page.
 const maxBoxes = 100
 
-// pageImageURI names the picture of the first of the boxes' pages.
+// pageImageURI returns the URI of the picture of the first box's page.
 func pageImageURI(document string, boxes []sheaf.Box) string {
 	page := boxes[0].Page
 	var parts []string
@@ -108,7 +108,7 @@ const (
 	maxImageBytes = 32 << 20
 )
 
-// boxesOf reads "x0,y0,x1,y1;…", in points; "" is none.
+// boxesOf parses "x0,y0,x1,y1;…", in points; "" means none.
 func boxesOf(text string) ([]sheaf.Box, error) {
 	if text == "" {
 		return nil, nil
@@ -138,7 +138,7 @@ func boxesOf(text string) ([]sheaf.Box, error) {
 	return out, nil
 }
 
-// frame is the color of the lines around a passage, which are frameWidth pixels.
+// frame is the color of the lines around a passage, frameWidth pixels wide.
 var frame = image.NewUniform(color.RGBA{R: 0xd0, G: 0x20, B: 0x20, A: 0xff})
 
 const frameWidth = 2
@@ -167,6 +167,6 @@ func framed(picture []byte, boxes []sheaf.Box) ([]byte, error) {
 }
 
 func jsonOf(v any) []byte {
-	b, _ := json.Marshal(v) // of strings
+	b, _ := json.Marshal(v) // strings always encode
 	return b
 }

@@ -18,7 +18,7 @@ import (
 	"sheaf/internal/facade"
 )
 
-// defaultDataset is where documents go when no dataset is named.
+// defaultDataset receives documents if no dataset is named.
 const defaultDataset = "default"
 
 type searchIn struct {
@@ -145,7 +145,7 @@ var (
 	fetches = &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes}
 )
 
-// tool registers f, which is given the caller's client.
+// tool registers f, which receives the caller's client.
 func tool[In, Out any](s *service, m *sdk.Server, name, description string, hints *sdk.ToolAnnotations, f func(ctx context.Context, c *facade.Client, in In, report reporter) (Out, error)) {
 	sdk.AddTool(m, &sdk.Tool{Name: name, Description: description, Annotations: hints}, func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 		out, err := f(ctx, s.client(r), in, reporterOf(r))
@@ -153,11 +153,11 @@ func tool[In, Out any](s *service, m *sdk.Server, name, description string, hint
 	})
 }
 
-// reporter tells the caller how far a job is, from 0 to 1.
+// reporter reports a job's progress to the caller, from 0 to 1.
 type reporter func(ctx context.Context, progress float64, message string)
 
-// reporterOf sends progress where the caller asked for it. The protocol wants
-// numbers that grow.
+// reporterOf sends progress if the caller requested it. The protocol requires
+// increasing numbers.
 func reporterOf(r *sdk.CallToolRequest) reporter {
 	token, last := r.Params.GetProgressToken(), -1.0
 	return func(ctx context.Context, progress float64, message string) {
@@ -165,7 +165,7 @@ func reporterOf(r *sdk.CallToolRequest) reporter {
 			return
 		}
 		last = progress
-		// The caller may be gone, which the job does not depend on.
+		// The caller may be gone; the job does not depend on it.
 		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: progress, Total: 1, Message: message})
 	}
 }
@@ -277,7 +277,7 @@ func listDocuments(ctx context.Context, c *facade.Client, in documentsIn, _ repo
 	return documentsOut{orEmpty(list.Items), nextOf(list)}, err
 }
 
-// maxPages that are read at once.
+// maxPages limits how many pages are read at once.
 const maxPages = 20
 
 func readPages(ctx context.Context, c *facade.Client, in readIn, _ reporter) (readOut, error) {
@@ -295,12 +295,12 @@ func readPages(ctx context.Context, c *facade.Client, in readIn, _ reporter) (re
 	return readOut{facade.Markdown(chunks), d.Units}, err
 }
 
-// ingestWait is how long an upload waits for its end. Assistants give a call up
+// ingestWait is how long an upload waits for its end. Assistants abandon a call
 // after a minute.
 const ingestWait = 50 * time.Second
 
-// ingest sends a document, and follows its job. The job goes on when the caller
-// hangs up.
+// ingest sends a document and follows its job. The job continues if the caller
+// disconnects.
 func ingest(ctx context.Context, c *facade.Client, dataset, name string, body *bytes.Reader, media string, report reporter) (jobOut, error) {
 	if dataset == "" {
 		dataset = defaultDataset
@@ -344,7 +344,7 @@ func ingest(ctx context.Context, c *facade.Client, dataset, name string, body *b
 	}
 }
 
-// maxFailures that a status names.
+// maxFailures limits the failures listed in a status.
 const maxFailures = 10
 
 // jobStatus reads a job; wait, such as 1s, waits for its end.
