@@ -1,6 +1,6 @@
-// Package openaiapi makes calls to servers that speak OpenAI's protocol and
-// tells their refusals apart: slow down, come back later, wrong key, wrong
-// input. The embedder, the chat client and the reranker stand on it.
+// Package openaiapi calls servers that speak OpenAI's protocol and classifies their
+// refusals: slow down, come back later, wrong key, wrong input. The embedder, the
+// chat client and the reranker use it.
 package openaiapi
 
 import (
@@ -22,16 +22,16 @@ import (
 // Server is one endpoint. It is safe for concurrent use.
 type Server struct {
 	Endpoint string        // "https://host/v1/embeddings"
-	What     string        // it is in messages, "embedding server"
-	Code     string        // that its failures begin with: "embed" gives embed_timeout
-	Section  string        // of the configuration; "" is Code
-	Key      func() string // as it is now, sent as "Authorization: Bearer …"; nil or "" sends none
+	What     string        // name in messages, "embedding server"
+	Code     string        // prefix of its failure codes: "embed" gives embed_timeout
+	Section  string        // of the configuration; "" means Code
+	Key      func() string // returns the current key, sent as "Authorization: Bearer …"; nil or "" sends none
 	Model    string        // in messages
-	Timeout  time.Duration // of one call
+	Timeout  time.Duration // per call
 	Client   *http.Client
 }
 
-// Endpoint joins the base address of a server, up to and with "/v1", and the
+// Endpoint joins the base address of a server, up to and including "/v1", and the
 // path of one of its operations.
 func Endpoint(base, path string) (string, error) {
 	u, err := url.Parse(base)
@@ -41,16 +41,16 @@ func Endpoint(base, path string) (string, error) {
 	return strings.TrimSuffix(base, "/") + path, nil
 }
 
-// NewClient makes the client that Server needs.
+// NewClient returns the client that Server needs.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(),
-		// A redirect would carry the texts and the key to another host.
+		// A redirect would forward the texts and the key to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// maxErrorBytes of a refusal are read.
+// maxErrorBytes limits how much of a refusal is read.
 const maxErrorBytes = 4 << 10
 
 // Post sends a request as JSON and returns the body of the answer, of at most
@@ -92,7 +92,7 @@ func (s *Server) Post(ctx context.Context, request any, limit int64) ([]byte, er
 	return text, nil
 }
 
-// BadAnswer is a failure about an answer that is not what the protocol says.
+// BadAnswer is the failure of an answer that violates the protocol.
 func (s *Server) BadAnswer(format string, args ...any) *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryTarget, s.Code+"_bad_answer", "the %s %s gave a wrong answer: %s; check its model and version", s.What, s.Endpoint, fmt.Sprintf(format, args...))
 }
@@ -113,15 +113,15 @@ func (s *Server) broken(ctx, call context.Context, err error) error {
 // Refusal is an answer with an error status.
 type Refusal struct {
 	Status  int
-	Message string // the server's own sentence
+	Message string // the server's own message
 	wait    string // Retry-After
 	server  *Server
 }
 
 func (r *Refusal) Error() string { return r.Failure().Error() }
 
-// AboutInput reports whether the server found fault with what was sent. Some
-// say that they do not know the key or the model as if it were that.
+// AboutInput reports whether the server rejected the input. Some servers use the
+// same status for an unknown key or model.
 func (r *Refusal) AboutInput() bool {
 	if m := strings.ToLower(r.Message); strings.Contains(m, "api key") || strings.Contains(m, "api_key") || strings.Contains(m, "model_not_found") {
 		return false
@@ -129,10 +129,10 @@ func (r *Refusal) AboutInput() bool {
 	return r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity || r.Status == http.StatusRequestEntityTooLarge
 }
 
-// Failure tells what kind of refusal it is, all of them retryable:
-// Code_rate_limited (with a *sheaf.RateLimited), Code_unavailable, and
-// Code_unauthorized and Code_refused, which are sheaf.ErrMisconfigured: the next
-// request would be refused too.
+// Failure classifies the refusal; all classes are retryable: Code_rate_limited
+// (with a *sheaf.RateLimited), Code_unavailable, and Code_unauthorized and
+// Code_refused, which are sheaf.ErrMisconfigured: the next request would be refused
+// too.
 func (r *Refusal) Failure() error {
 	s := r.server
 	switch {
@@ -151,10 +151,10 @@ func (r *Refusal) Failure() error {
 		"the %s %s refuses the call (%d): %s; check %s.url and the model %q, and the work that waits goes on", s.What, s.Endpoint, r.Status, r.Message, cmp.Or(s.Section, s.Code), s.Model), sheaf.ErrMisconfigured)
 }
 
-// quotaSpent tells OpenAI's "no money left" from "slow down": both are 429.
+// quotaSpent distinguishes OpenAI's "no money left" from "slow down": both are 429.
 func quotaSpent(message string) bool { return strings.Contains(message, "insufficient_quota") }
 
-// message takes the sentence out of an error body.
+// message extracts the message from an error body.
 func message(body []byte) string {
 	var shape struct {
 		Error   json.RawMessage `json:"error"`
