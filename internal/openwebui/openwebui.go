@@ -1,6 +1,6 @@
-// Package openwebui is the external document loader of Open WebUI: PUT /process
-// takes a file and answers its pages. It stands before /v1, whose conversions
-// it hands back.
+// Package openwebui implements the external document loader of Open WebUI: PUT
+// /process takes a file and answers with its pages. It is a facade of /v1, whose
+// conversions it returns.
 package openwebui
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Routes are those of the interface.
+// Routes returns the routes of the API.
 func Routes(v1 http.RoundTripper) map[string]http.Handler {
 	return map[string]http.Handler{"PUT /process": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pages, err := process(v1, r)
@@ -33,7 +33,7 @@ type page struct {
 	Metadata map[string]any `json:"metadata"`
 }
 
-// paged are the extensions of formats whose text is cut by page.
+// paged are the extensions of formats whose text is split by page.
 var paged = []string{".pdf", ".ppt", ".pptx", ".odp"}
 
 func process(v1 http.RoundTripper, r *http.Request) ([]page, error) {
@@ -47,7 +47,7 @@ func process(v1 http.RoundTripper, r *http.Request) ([]page, error) {
 	}
 	in := facade.Conversion{Name: name, MediaType: r.Header.Get("Content-Type"), Body: r.Body, Dataset: dataset}
 	if in.Dataset == "" && slices.Contains(paged, strings.ToLower(path.Ext(name))) {
-		in.Settings = map[string]any{"chunk_method": "presentation"} // no chunk goes over the end of a page
+		in.Settings = map[string]any{"chunk_method": "presentation"} // no chunk crosses a page boundary
 	}
 	docs, err := facade.Inside(v1, r.Header).Convert(r.Context(), in)
 	if err != nil {
@@ -68,7 +68,7 @@ func process(v1 http.RoundTripper, r *http.Request) ([]page, error) {
 	return pages, nil
 }
 
-// firstPage is the page that a chunk begins on, 1 where its format has none.
+// firstPage is the page on which a chunk begins, 1 if its format has none.
 func firstPage(c *sheaf.Chunk) int {
 	if len(c.Pages) == 0 {
 		return 1
