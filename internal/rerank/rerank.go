@@ -1,7 +1,7 @@
-// Package rerank asks a /rerank server how relevant texts are to a query. It is
-// the last step of a search, before the threshold and the limit, where a server
-// is configured. A search waits for it no longer than its budget and goes on
-// without it otherwise.
+// Package rerank queries a /rerank server for the relevance of texts to a query. It
+// is the last step of a search, before the threshold and the limit, if a server is
+// configured. A search waits for it no longer than its budget and otherwise
+// continues without it.
 package rerank
 
 import (
@@ -22,21 +22,22 @@ import (
 	"sheaf/internal/openaiapi"
 )
 
-// Protocol is how a server is spoken to.
+// Protocol is the protocol of a server.
 type Protocol string
 
 const (
 	// Cohere: https://docs.cohere.com/reference/rerank (v2)
 	Cohere Protocol = "cohere"
-	// Jina: https://jina.ai/reranker; vLLM, llama.cpp, Infinity and Cohere's v1 take the same.
+	// Jina: https://jina.ai/reranker; also supported by vLLM, llama.cpp, Infinity
+	// and Cohere's v1.
 	Jina Protocol = "jina"
 	// TEI: https://huggingface.github.io/text-embeddings-inference/#/Text%20Embeddings%20Inference/rerank
 	TEI Protocol = "tei"
 )
 
-// Detect tells the protocol by the end of the address: /v2/rerank is Cohere's,
-// /v1/rerank Jina's, and /rerank of a server without a model name TEI's, which
-// serves one model.
+// Detect derives the protocol from the end of the address: /v2/rerank is Cohere's,
+// /v1/rerank Jina's, and /rerank without a model name TEI's, which serves a single
+// model.
 func Detect(address, model string) Protocol {
 	switch {
 	case strings.HasSuffix(address, "/v2/rerank"):
@@ -47,33 +48,33 @@ func Detect(address, model string) Protocol {
 	return Jina
 }
 
-// Breaker turns calls back while their server is away.
+// Breaker rejects calls while their server is down.
 type Breaker interface {
 	Do(ctx context.Context, call func() error) error
 }
 
-// Config says where the server is and what it may cost.
+// Config configures the server and its limits.
 type Config struct {
-	URL        string        // of the operation: "https://api.jina.ai/v1/rerank"
-	Protocol   Protocol      // "" for Detect's
-	Model      string        // as the server names it; TEI has none
+	URL        string        // full URL: "https://api.jina.ai/v1/rerank"
+	Protocol   Protocol      // "" to use Detect
+	Model      string        // as the server names it; none for TEI
 	APIKey     string        // sent as "Authorization: Bearer …"; empty sends none
-	Key        func() string // the key as it is now; goes before APIKey
-	Budget     time.Duration // of one call of Rerank
-	Candidates int           // texts of one call of Rerank
-	Client     *http.Client  // nil means one of its own
+	Key        func() string // returns the current key; takes precedence over APIKey
+	Budget     time.Duration // per call of Rerank
+	Candidates int           // texts per call of Rerank
+	Client     *http.Client  // nil means a private one
 	Breaker    Breaker
 	Log        *slog.Logger
-	// Reranked is told of each call of Rerank. May be nil.
+	// Reranked is called after each call of Rerank. May be nil.
 	Reranked func(outcome string, took time.Duration)
 }
 
-// String leaves out the key.
+// String omits the key.
 func (c Config) String() string {
 	return fmt.Sprintf("rerank{%s %s model=%s}", c.URL, c.Protocol, c.Model)
 }
 
-// GoString leaves out the key.
+// GoString omits the key.
 func (c Config) GoString() string { return c.String() }
 
 // Client is safe for concurrent use.
@@ -111,25 +112,25 @@ func Open(c Config) (*Client, error) {
 	}}, nil
 }
 
-// Outcome is what became of a call.
+// Outcome is the outcome of a call.
 type Outcome string
 
 const (
 	Used       Outcome = "used"
 	PastBudget Outcome = "budget"  // the server took longer
-	TurnedBack Outcome = "breaker" // no call was made, since those before failed
+	TurnedBack Outcome = "breaker" // no call was made, since previous ones failed
 	Failed     Outcome = "error"
 )
 
-// Bounds of one call.
+// Limits of one call.
 const (
-	maxQueryBytes  = 4 << 10 // rerankers read 512 to 8,192 tokens of query and text together
+	maxQueryBytes  = 4 << 10 // rerankers read a total of 512 to 8,192 tokens of query and text
 	maxTextBytes   = 8 << 10
 	maxAnswerBytes = 1 << 20
-	batchTEI       = 32 // texts that TEI takes at once unless --max-client-batch-size says otherwise
+	batchTEI       = 32 // texts that TEI accepts at once by default (--max-client-batch-size)
 )
 
-// Result tells of one call. Reason is the code of the failure, "" for Used and
+// Result describes one call. Reason is the code of the failure, "" for Used and
 // TurnedBack.
 type Result struct {
 	Outcome Outcome
@@ -137,9 +138,9 @@ type Result struct {
 	Took    time.Duration
 }
 
-// Rerank returns how relevant each text is to the query, 0–1 and by index, or
-// nil where the result is not Used. It takes no longer than the budget. Texts
-// are cut off at 8 KB and the query at 4 KB.
+// Rerank returns the relevance of each text to the query, 0–1 and by index, or nil
+// if the result is not Used. It takes no longer than the budget. Texts are
+// truncated at 8 KB and the query at 4 KB.
 func (c *Client) Rerank(ctx context.Context, query string, texts []string) ([]float64, Result) {
 	started := time.Now()
 	var scores []float64
@@ -168,7 +169,7 @@ func (c *Client) Rerank(ctx context.Context, query string, texts []string) ([]fl
 	return scores, result
 }
 
-// ask makes the call, or as many at once as the server needs for all texts.
+// ask makes one call, or concurrently as many as the server needs for all texts.
 func (c *Client) ask(ctx context.Context, query string, texts []string) ([]float64, error) {
 	batch := len(texts)
 	if c.Protocol == TEI {
@@ -183,7 +184,7 @@ func (c *Client) ask(ctx context.Context, query string, texts []string) ([]float
 	if err := calls.Wait(); err != nil {
 		return nil, err
 	}
-	// Some servers answer with logits. Those of one answer are all or none.
+	// Some servers answer with logits, then for all scores of an answer.
 	if slices.Min(scores) < 0 || slices.Max(scores) > 1 {
 		for i, x := range scores {
 			scores[i] = 1 / (1 + math.Exp(-x))
@@ -192,7 +193,7 @@ func (c *Client) ask(ctx context.Context, query string, texts []string) ([]float
 	return scores, nil
 }
 
-// request has the fields of the protocol in use; the rest are left out.
+// request has the fields of the protocol in use; the rest are omitted.
 type request struct {
 	Model           string   `json:"model,omitempty"`
 	Query           string   `json:"query"`
@@ -203,7 +204,7 @@ type request struct {
 	Truncate        bool     `json:"truncate,omitempty"`
 }
 
-// relevance is that of one text.
+// relevance is the relevance of one text.
 type relevance struct {
 	Index          *int     `json:"index"`
 	RelevanceScore *float64 `json:"relevance_score"`
@@ -221,7 +222,7 @@ func (c *Client) call(ctx context.Context, query string, texts []string, scores 
 	case TEI:
 		r.Texts, r.Truncate = sent, true
 	case Jina:
-		r.ReturnDocuments = new(bool) // by default they come back
+		r.ReturnDocuments = new(bool) // otherwise they are returned
 		fallthrough
 	case Cohere:
 		r.Model, r.Documents, r.TopN = c.Model, sent, len(sent)
@@ -237,13 +238,14 @@ func (c *Client) call(ctx context.Context, query string, texts []string, scores 
 		err = c.read(body, scores)
 	}
 	if failure, ok := errors.AsType[*sheaf.Failure](err); ok && !errors.Is(err, sheaf.ErrUnavailable) {
-		// A server that answers wrongly is as good as none: the breaker counts it.
+		// A server that answers incorrectly is as bad as none: the breaker counts
+		// it.
 		return fmt.Errorf("%w (%w)", failure, sheaf.ErrUnavailable)
 	}
 	return err
 }
 
-// read takes the scores out of an answer, which has each index once.
+// read extracts the scores from an answer, which must contain each index once.
 func (c *Client) read(body []byte, scores []float64) error {
 	var all []relevance
 	var err error
