@@ -1,4 +1,4 @@
-// Package retryafter reads how long a server asks to be left alone.
+// Package retryafter parses the wait a server requests.
 package retryafter
 
 import (
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Max is the longest wait that is believed: a wrong clock or header must not
-// stop work for days.
+// Max is the longest accepted wait: a wrong clock or header must not stop work for
+// days.
 const Max = time.Hour
 
-// Parse reads the value of a Retry-After header: seconds, also with a fraction
-// as some servers send them, or a date (RFC 9110, 10.2.3), which is counted
-// from now. It is 0 when there is neither or the date has passed, at most Max.
+// Parse reads the value of a Retry-After header: seconds, possibly with a fraction
+// as some servers send them, or a date (RFC 9110, 10.2.3), relative to now. It is 0
+// if there is neither or the date has passed, at most Max.
 func Parse(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if seconds, err := strconv.ParseFloat(value, 64); seconds >= 0 && (err == nil || seconds > Max.Seconds()) {
