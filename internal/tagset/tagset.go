@@ -1,6 +1,6 @@
-// Package tagset gives chunks, and queries, the tags of those chunks of a tag
-// set that are nearest to them: after embedding, before anything is stored, and
-// again at search. A tag set is a dataset cut by method tag.
+// Package tagset assigns to chunks and queries the tags of the nearest chunks of a
+// tag set: after embedding, before anything is stored, and again at search. A tag
+// set is a dataset chunked with method tag.
 package tagset
 
 import (
@@ -20,40 +20,41 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds on a tag set: every chunk is compared with all its rows, and every
-// task of a tagged document names its results.
+// Limits of a tag set: every chunk is compared with all its rows, and every task of
+// a tagged document lists its results.
 const (
 	maxArtifacts = 64
-	// maxCached values of vectors are cached in memory beside the set in use: 128 MB.
+	// maxCached is how many vector values are cached in memory besides the set in
+	// use: 128 MB.
 	maxCached = 32 << 20
 )
 
-// Limits decide which tags count and how large tag sets may be. What is 0 is as
-// in DefaultLimits.
+// Limits determine which tags count and how large tag sets may be. Zero fields take
+// their value from DefaultLimits.
 type Limits struct {
-	// MinWeight is what a tag must weigh to count, up to 1; negative: every tag
-	// counts that is nearer than unrelated texts.
+	// MinWeight is the minimum weight of a tag, up to 1; negative: every tag counts
+	// that is nearer than unrelated texts.
 	MinWeight float64
-	Rows      int // of the tag sets of a document together
+	Rows      int // total of a document's tag sets
 }
 
-// DefaultLimits leave out tags whose rows are hardly nearer than unrelated ones.
+// DefaultLimits ignore tags whose rows are hardly nearer than unrelated ones.
 var DefaultLimits = Limits{MinWeight: 0.2, Rows: 10_000}
 
-// Weight is MinWeight with its default.
+// Weight returns MinWeight or its default.
 func (l Limits) Weight() float64 { return max(0, cmp.Or(l.MinWeight, DefaultLimits.MinWeight)) }
 
 func (l Limits) rows() int { return cmp.Or(l.Rows, DefaultLimits.Rows) }
 
-// Store is what is read to find a tag set.
+// Store is the storage needed to find a tag set.
 type Store interface {
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
 }
 
-// Artifacts lists the results that the live generations of the datasets'
-// documents hold: they are immutable, so that their keys name a tag set as it
-// is now. Nothing to read yet is a retryable *sheaf.Failure.
+// Artifacts lists the results in the live generations of the datasets' documents:
+// they are immutable, so that their keys identify a tag set in its current state.
+// If there is nothing to read yet, it returns a retryable *sheaf.Failure.
 func Artifacts(ctx context.Context, store Store, limits Limits, tenantID string, datasetIDs []string) ([]string, error) {
 	var keys []string
 	rows, maxRows := 0, limits.rows()
@@ -94,19 +95,19 @@ func Artifacts(ctx context.Context, store Store, limits Limits, tenantID string,
 // Set is a tag set in memory. It is safe for concurrent use.
 type Set struct {
 	floor float64
-	least float64 // weight of a tag that counts
+	least float64 // minimum weight of a tag
 	names []string
 	rows  []row
 }
 
 type row struct {
-	tags   []int // in names
+	tags   []int // indexes into names
 	vector []float32
 }
 
-// Near returns at most n tags, best first: a tag weighs as much as the nearest
-// row that has it, from 0 for the cosine of unrelated texts to 1 for the same
-// text. Equal weights go by name. nil where nothing is near.
+// Near returns at most n tags, best first: a tag has the weight of its nearest row,
+// from 0 for the cosine of unrelated texts to 1 for the same text. Equal weights
+// are ordered by name. nil if nothing is near.
 func (s *Set) Near(vector []float32, n int) []sheaf.Tag {
 	best := make([]float64, len(s.names))
 	for i := range s.rows {
@@ -124,7 +125,7 @@ func (s *Set) Near(vector []float32, n int) []sheaf.Tag {
 	}
 	var out []sheaf.Tag
 	for t, cosine := range best {
-		// Rounded, so that machines that add in another order agree.
+		// Rounded, so that machines that sum in another order agree.
 		if w := math.Round(1000*(cosine-s.floor)/(1-s.floor)) / 1000; w > 0 && w >= s.least {
 			out = append(out, sheaf.Tag{Name: s.names[t], Weight: min(w, 1)})
 		}
@@ -135,7 +136,7 @@ func (s *Set) Near(vector []float32, n int) []sheaf.Tag {
 	return slices.Clip(out[:min(n, len(out))])
 }
 
-// Tag gives each chunk up to n tags. vectors has one entry a chunk.
+// Tag sets up to n tags on each chunk. vectors has one entry per chunk.
 func (s *Set) Tag(ctx context.Context, chunks []sheaf.Chunk, vectors [][]float32, n int) error {
 	for i := range chunks {
 		if err := ctx.Err(); err != nil {
@@ -146,12 +147,12 @@ func (s *Set) Tag(ctx context.Context, chunks []sheaf.Chunk, vectors [][]float32
 	return nil
 }
 
-// Loader reads tag sets and keeps those in use. It is safe for concurrent use.
+// Loader loads tag sets and keeps those in use. It is safe for concurrent use.
 type Loader struct {
 	Blobs  blob.Store
 	Model  embed.Model
 	Limits Limits
-	Now    func() embed.Model // in place of Model, where that changes; may be nil
+	Now    func() embed.Model // takes precedence over Model, if that changes; may be nil
 
 	mu     sync.Mutex
 	cached []cachedSet // most recently used first
@@ -162,8 +163,8 @@ type cachedSet struct {
 	set *Set
 }
 
-// Load reads the set that the artifacts hold. Results that are gone or that
-// were embedded by another model are a *sheaf.Failure that says what to do.
+// Load reads the set in the artifacts. If results are gone or were embedded by
+// another model, it returns a *sheaf.Failure that says what to do.
 func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,13 +221,13 @@ func (l *Loader) Load(ctx context.Context, artifacts []string) (*Set, error) {
 	return s, nil
 }
 
-// Queries tags queries as the chunks of the datasets that they search are.
+// Queries tags queries like the chunks of the datasets they search.
 type Queries struct {
 	Store  Store
 	Loader *Loader
 }
 
-// Tags of a query's vector, by the tag sets as they are now.
+// Tags returns the tags of a query's vector, from the current tag sets.
 func (q *Queries) Tags(ctx context.Context, tenantID string, datasetIDs []string, vector []float32, n int) ([]sheaf.Tag, error) {
 	keys, err := Artifacts(ctx, q.Store, q.Loader.Limits, tenantID, datasetIDs)
 	if err != nil {
@@ -239,7 +240,7 @@ func (q *Queries) Tags(ctx context.Context, tenantID string, datasetIDs []string
 	return set.Near(vector, n), nil
 }
 
-// Alike is the cosine of two lists of tags, 0 to 1.
+// Alike returns the cosine of two lists of tags, 0 to 1.
 func Alike(a, b []sheaf.Tag) float64 {
 	var dot, lenA, lenB float64
 	for _, x := range a {
