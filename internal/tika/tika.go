@@ -1,6 +1,6 @@
-// Package tika speaks the protocol of the Apache Tika server: a file is put, its
-// text and metadata are answered. It stands before /v1, whose conversions it
-// hands back.
+// Package tika implements the protocol of the Apache Tika server: a client sends a
+// file and receives its text and metadata. It is a facade of /v1, whose conversions
+// it returns.
 package tika
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sheaf/internal/facade"
 )
 
-// Keys of the metadata.
+// Metadata keys.
 const (
 	contentKey   = "X-TIKA:content"
 	exceptionKey = "X-TIKA:EXCEPTION:runtime"
@@ -30,7 +30,7 @@ const (
 	pathKey      = "X-TIKA:embedded_resource_path"
 )
 
-// Routes are those of the interface; version is the product's.
+// Routes returns the routes of the API; version is the product's.
 func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 	s := service{v1}
 	plain := func(text string) http.Handler {
@@ -49,12 +49,12 @@ func Routes(v1 http.RoundTripper, version string) map[string]http.Handler {
 
 type service struct{ v1 http.RoundTripper }
 
-// converting hands what a request's file says to write.
+// converting passes the conversion of a request's file to write.
 func (s service) converting(write func(http.ResponseWriter, *http.Request, []facade.Converted)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media := r.Header.Get("Content-Type")
 		if kind, _, _ := mime.ParseMediaType(media); strings.HasPrefix(kind, "multipart/") || kind == "application/x-www-form-urlencoded" {
-			media = "" // what a client sends by default says nothing of the file
+			media = "" // the client's default says nothing about the file
 		}
 		dataset, err := facade.DatasetOf(r)
 		var docs []facade.Converted
@@ -69,8 +69,8 @@ func (s service) converting(write func(http.ResponseWriter, *http.Request, []fac
 	})
 }
 
-// refuse answers an error in what the client reads: clients that ask for JSON
-// parse what they get, whatever the status.
+// refuse answers with an error in the client's format: clients that request JSON
+// parse the answer whatever its status.
 func refuse(w http.ResponseWriter, r *http.Request, e *facade.Error) {
 	said := map[string]any{exceptionKey: e.Error()}
 	switch {
@@ -85,7 +85,7 @@ func refuse(w http.ResponseWriter, r *http.Request, e *facade.Error) {
 	}
 }
 
-// nameOf is the name of the file that a request carries.
+// nameOf returns the name of the file in a request.
 func nameOf(r *http.Request) string {
 	if _, params, err := mime.ParseMediaType(r.Header.Get("Content-Disposition")); err == nil && params["filename"] != "" {
 		name := params["filename"]
@@ -97,8 +97,8 @@ func nameOf(r *http.Request) string {
 	return "document"
 }
 
-// wanted is the first of the types that the client accepts, or else the first
-// of all.
+// wanted returns the first of the types that the client accepts, otherwise
+// types[0].
 func wanted(r *http.Request, types ...string) string {
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, _, _ := strings.Cut(part, ";")
@@ -137,7 +137,7 @@ func writeContent(types ...string) func(http.ResponseWriter, *http.Request, []fa
 	}
 }
 
-// pageOf is XHTML with a paragraph for each one of the text.
+// pageOf returns XHTML with one paragraph per paragraph of the text.
 func pageOf(docs []facade.Converted) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<html xmlns="http://www.w3.org/1999/xhtml"><head><title>%s</title></head><body>`, html.EscapeString(docs[0].Name))
@@ -148,7 +148,7 @@ func pageOf(docs []facade.Converted) string {
 	return b.String()
 }
 
-// metaOf is what is known of a document.
+// metaOf returns the metadata of a document.
 func metaOf(d *facade.Converted) map[string]any {
 	m := map[string]any{typeKey: d.MediaType, nameKey: d.Name, parserKey: []string{"sheaf." + d.Parser}, "Content-Length": strconv.FormatInt(d.Size, 10), pagesKey: strconv.Itoa(d.Units)}
 	for key, value := range d.Metadata {
@@ -168,7 +168,7 @@ func metaOf(d *facade.Converted) map[string]any {
 	return m
 }
 
-// writeMeta answers metadata alone: as JSON, or as CSV, which is the default.
+// writeMeta answers with metadata only: as JSON, or as CSV, the default.
 func writeMeta(w http.ResponseWriter, r *http.Request, docs []facade.Converted) {
 	m := metaOf(&docs[0])
 	if wanted(r, "text/csv", "application/json") == "application/json" {
@@ -187,7 +187,7 @@ func writeMeta(w http.ResponseWriter, r *http.Request, docs []facade.Converted) 
 	out.Flush()
 }
 
-// writeAll answers an object for each document: the file, then what lies in it.
+// writeAll answers with an object per document: the file, then those inside it.
 func writeAll(w http.ResponseWriter, _ *http.Request, docs []facade.Converted) {
 	all := make([]map[string]any, len(docs))
 	for i := range docs {
