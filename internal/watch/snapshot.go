@@ -10,57 +10,57 @@ import (
 	"sheaf/taskstore"
 )
 
-// Scope names what a snapshot shows, and with it which events touch it: those
-// of the tenant, and of the dataset, job and document as far as they are named.
+// Scope identifies what a snapshot shows, and so which events affect it: those of
+// the tenant, and of the dataset, job and document if set.
 type Scope struct {
 	TenantID, DatasetID, JobID, DocumentID string
-	What                                   string // tells snapshots of the same events apart
+	What                                   string // distinguishes snapshots of the same events
 }
 
-// Snapshot is what was read of the store, for all who ask for it. It must not
-// be changed.
+// Snapshot is the result of a store read, shared by all its readers. It must not be
+// modified.
 type Snapshot struct {
 	Value any
 	JSON  []byte
-	ETag  string // of JSON, with quotes
+	ETag  string // of JSON, including quotes
 	At    time.Time
 }
 
 const (
 	maxSnapshots = 500
 	keepUnused   = time.Minute
-	maxAge       = 2 * time.Second // of what no event has touched: a place in the queue changes with the work of others
-	maxQuiet     = 4 * time.Second // the same for streams, which ask now and then
-	crowd        = 5               // readers of a snapshot in a second, from which on they share what is a little older
-	restFactor   = 20              // a snapshot that many share is read for a twentieth of the time at most
+	maxAge       = 2 * time.Second // if no event touched it: a position in the queue changes with the work of others
+	maxQuiet     = 4 * time.Second // the same for streams, which poll occasionally
+	crowd        = 5               // readers of a snapshot per second beyond which they share a slightly older one
+	restFactor   = 20              // a widely shared snapshot is being read for at most a twentieth of the time
 	maxRest      = 5 * time.Second
-	perReader    = 100 * time.Millisecond // that a reader in a second adds to the age at which a crowd's snapshot is read again
+	perReader    = 100 * time.Millisecond // that each reader per second adds to the age at which a crowd's snapshot is reread
 	maxCrowdRest = 3 * time.Second
-	shareFactor  = 20 // all of these together for a twentieth of it
+	shareFactor  = 20 // all of these together for at most a twentieth of the time
 )
 
-// snapshots are those that a hub keeps. The hub's mu guards entries and what
-// says how they stand to the log.
+// snapshots are those kept by a hub. The hub's mu guards entries and their state
+// relative to the log.
 type snapshots struct {
 	entries map[Scope]*entry
-	next    time.Time // before which no snapshot is read again for those who can do with an older one
+	next    time.Time // until then no snapshot is reread for readers that accept an older one
 }
 
 type entry struct {
-	turn chan struct{} // holds a token while nobody reads
+	turn chan struct{} // holds a token while no one reads
 
 	// Guarded by the hub's mu.
-	version int64 // grows with each touch
-	forced  bool  // it was changed through this process, whose callers see their own changes
+	version int64 // incremented by each touch
+	forced  bool  // changed through this process, whose callers must see their own changes
 	used    time.Time
 
 	// Guarded by turn.
 	snap        *Snapshot
 	shows       int64         // version when it was read
-	took        time.Duration // to read it
-	second      int64         // in which reads are counted
+	took        time.Duration // time to read it
+	second      int64         // the second in which reads are counted
 	reads       int
-	readsBefore int // in the second before
+	readsBefore int // in the previous second
 }
 
 // touch marks what shows events of a scope; h.mu is held.
@@ -78,10 +78,10 @@ func (s *snapshots) touchAll() {
 	}
 }
 
-// Changed says that a request was answered that may have changed something of
-// the tenant, or of all for "": what is read next shows that. jobID is the job
-// that the request made or added to, "" for others: snapshots of another job
-// learn from events what such a request does to them.
+// Changed marks everything of the tenant, or of all for "", as possibly changed by
+// an answered request: the next read shows the change. jobID is the job that the
+// request created or added to, "" for others: snapshots of other jobs learn of such
+// a request's effects from events.
 func (h *Hub) Changed(tenantID, jobID string) {
 	h.mu.Lock()
 	for scope, x := range h.entries {
@@ -94,10 +94,9 @@ func (h *Hub) Changed(tenantID, jobID string) {
 	h.Notify()
 }
 
-// Read returns a snapshot that shows all that was in the log when it was called,
-// unless many read it at once: then it may be older by what maxRest allows, and
-// is answered without a statement. read is called where there is none, by one
-// caller at a time.
+// Read returns a snapshot that includes everything in the log at the time of the
+// call, unless many read it at once: then it may be older, within maxRest, and
+// needs no statement. read is called if there is none, by one caller at a time.
 func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (*Snapshot, error) {
 	x := h.entry(scope)
 	if err := x.lock(ctx); err != nil {
@@ -118,14 +117,14 @@ func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) 
 	return snap, err
 }
 
-// Latest returns a snapshot that may be older than the log, and then in how long
-// to ask again; 0 for not at all.
+// Latest returns a snapshot that may lag behind the log, and in that case when to
+// ask again; 0 for never.
 func (h *Hub) Latest(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (_ *Snapshot, again time.Duration, _ error) {
 	return h.snapshot(ctx, scope, false, read)
 }
 
 // forCrowd counts a reader, and returns the snapshot that a crowd shares until it
-// is too old, nil for who is none; x is locked.
+// is too old, nil for others; x is locked.
 func (h *Hub) forCrowd(x *entry) *Snapshot {
 	now := time.Now()
 	if s := now.Unix(); s != x.second {
@@ -146,10 +145,11 @@ func (h *Hub) forCrowd(x *entry) *Snapshot {
 	return x.snap
 }
 
-// crowded reports whether many read the snapshot in this second or the last.
+// crowded reports whether many readers read the snapshot in this second or the
+// last.
 func (x *entry) crowded() bool { return max(x.reads, x.readsBefore) > crowd }
 
-// rest is the age at which a crowd's snapshot is read again.
+// rest is the age at which a crowd's snapshot is reread.
 func (x *entry) rest() time.Duration {
 	return max(min(restFactor*x.took, maxRest), min(time.Duration(max(x.reads, x.readsBefore))*perReader, maxCrowdRest))
 }
@@ -217,8 +217,8 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	return x.snap, 0, nil
 }
 
-// entry finds or makes the place of a snapshot, and drops those that nobody has
-// used for a while.
+// entry finds or creates the entry of a snapshot, and drops those unused for a
+// while.
 func (h *Hub) entry(scope Scope) *entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,8 +236,8 @@ func (h *Hub) entry(scope Scope) *entry {
 	return x
 }
 
-// drop removes what was not used for a while, or else the one that was not for
-// longest; h.mu is held.
+// drop removes entries unused for a while, or otherwise the least recently used
+// one; h.mu is held.
 func (h *Hub) drop(now time.Time) {
 	var oldest Scope
 	var at time.Time

@@ -1,10 +1,9 @@
-// Package watch stands between the store's log of events and those who watch
-// it. One follower a process reads the log once and hands each event to the
-// subscriptions that select it; what a watcher is shown beside the events, a
-// job or a list, is read once for all who watch it and cached until an event
-// touches it. What a process pays for watchers is bounded, however many there
-// are: a subscription that falls behind is cut off, and resumes from the last
-// event that it passed on.
+// Package watch connects the store's event log with its watchers. One follower per
+// process reads the log once and passes each event to the subscriptions that select
+// it; whatever else a watcher is shown, a job or a list, is read once for all its
+// watchers and cached until an event touches it. The cost of watchers to a process
+// is limited, however many there are: a subscription that falls behind is cut off,
+// and resumes from the last event it delivered.
 package watch
 
 import (
@@ -22,48 +21,48 @@ import (
 	"sheaf/taskstore"
 )
 
-// Log is what a hub reads of the store.
+// Log is the hub's view of the store.
 type Log interface {
-	// FollowEvents reads the log of all tenants after seq, oldest first, as far
-	// as nothing can still appear in front of what it returns.
+	// FollowEvents reads the log of all tenants after seq, oldest first, up to the
+	// point before which nothing can still appear.
 	FollowEvents(ctx context.Context, after int64, limit int) ([]sheaf.Event, error)
-	// FollowFrom is a place in the log, not long ago, to follow it from.
+	// FollowFrom returns a recent position in the log to start following from.
 	FollowFrom(ctx context.Context) (int64, error)
-	// Touched says what events after seq are of, also those that FollowEvents
-	// holds back, and the number of the newest event. It names limit scopes at
-	// most; after < 0 asks for the number alone.
+	// Touched returns the scopes of the events after seq, including those that
+	// FollowEvents holds back, and the number of the newest event. It returns at
+	// most limit scopes; after < 0 requests only the number.
 	Touched(ctx context.Context, after int64, limit int) (of []taskstore.EventScope, newest int64, err error)
 }
 
-// Config adjusts a hub; the zero value of each field but Log is ready to use.
+// Config configures a hub; the zero value of each field but Log is ready to use.
 type Config struct {
 	Log Log
-	// Changed receives when this process changed something, and Changes when
+	// Changed is signaled when this process changed something, and Changes when
 	// another did, until ctx ends. nil: the log is only polled.
 	Changed notify.Signal
 	Changes func(ctx context.Context) <-chan struct{}
-	Encode  func(sheaf.Event) []byte // what subscriptions receive of an event; nil: they receive it without
-	Poll    time.Duration            // between readings of a log that grows; 0 means 100 ms
-	Idle    time.Duration            // between readings of a log that does not, without a notification; 0 means 500 ms
-	Queue   int                      // events that a subscription may be behind; 0 means 2,000
+	Encode  func(sheaf.Event) []byte // encodes an event for subscriptions; nil: they receive it without
+	Poll    time.Duration            // between reads of a growing log; 0 means 100 ms
+	Idle    time.Duration            // between reads of an idle log, without a notification; 0 means 500 ms
+	Queue   int                      // maximum lag of a subscription in events; 0 means 2,000
 	Logger  *slog.Logger             // nil means slog.Default
 }
 
 const (
-	readLimit = 1000                  // events of one reading
-	perWatch  = time.Millisecond      // that a subscription adds to the time between readings, since each reading may wake all of them
-	maxPoll   = time.Second           // between readings of a log that grows, however many subscriptions there are
-	readTime  = 10 * time.Second      // for one reading
-	tooOld    = 10 * time.Second      // after so long without a reading what was touched does not matter
-	lookPause = 10 * time.Millisecond // between looks at the log for readers, each of which serves those who came meanwhile
-	maxScopes = 5000                  // of one look; beyond that everything counts as touched
+	readLimit = 1000                  // events per read
+	perWatch  = time.Millisecond      // added to the read interval per subscription, since each read may wake all of them
+	maxPoll   = time.Second           // between reads of a growing log, however many subscriptions there are
+	readTime  = 10 * time.Second      // per read
+	tooOld    = 10 * time.Second      // after that long without a read, what was touched no longer matters
+	lookPause = 10 * time.Millisecond // between checks of the log for readers, each of which serves those who arrived meanwhile
+	maxScopes = 5000                  // per check; beyond that everything counts as touched
 
-	// A process pays for each answer that it writes to a watcher, so it writes to
-	// many of them less often each.
+	// A process pays for each answer written to a watcher, so with many watchers it
+	// writes to each less often.
 	unpaced    = 20                   // subscriptions that are served at once
-	pacePer    = 6 * time.Millisecond // that each further one adds to the time between two answers of any
+	pacePer    = 6 * time.Millisecond // added per further subscription to the time between two answers to any
 	maxPace    = 3 * time.Second
-	mergedFrom = time.Second // pace from which on an event is left out when a later one supersedes it
+	mergedFrom = time.Second // pace from which superseded events are dropped
 )
 
 // Hub is the follower of a process. It is safe for concurrent use.
@@ -74,39 +73,39 @@ type Hub struct {
 
 	mu        sync.Mutex
 	groups    map[string]map[taskstore.EventScope]*group // by tenant
-	watching  int                                        // subscriptions
-	following bool                                       // cursor is up to date, or soon will be
-	cursor    int64                                      // the last event handed out
+	watching  int                                        // number of subscriptions
+	following bool                                       // cursor is current, or soon will be
+	cursor    int64                                      // the last event delivered
 
-	look     sync.Mutex // held while the log is looked at for what was touched
-	seen     int64      // the newest event then
+	look     sync.Mutex // held while checking the log for touched scopes
+	seen     int64      // the newest event at that time
 	lookedAt time.Time
 
 	snapshots
 }
 
-// group is the subscriptions of one tenant that select the same events, such as
-// all that follow one job. What they select is looked for once for all of them.
+// group is the subscriptions of one tenant that select the same events, such as all
+// that follow one job. Events are matched once for all of them.
 type group struct {
 	subs    map[*Subscription]struct{}
-	events  []Item // of the reading that goes on
-	touched bool   // there will be events
+	events  []Item // of the current read
+	touched bool   // events will follow
 }
 
-// Subscription receives the events of one tenant that a filter selects.
+// Subscription receives the events of one tenant that match a filter.
 type Subscription struct {
 	hub    *Hub
 	tenant string
-	of     taskstore.EventScope // what it selects: "" is any
-	// Ready receives when there is something to Take, and when there are events
-	// that will be received later: what they are of has changed already.
+	of     taskstore.EventScope // what it selects: "" matches any
+	// Ready is signaled when there is something to Take, and when events will
+	// follow later, whose subjects have already changed.
 	Ready notify.Signal
-	// Filling receives when half of the queue is in use: a watcher that waits
-	// for its Pace takes what there is.
+	// Filling is signaled when half of the queue is in use: a watcher waiting for
+	// its Pace should then take what there is.
 	Filling notify.Signal
 
 	mu     sync.Mutex
-	queue  [][]Item // shared with others of the group
+	queue  [][]Item // shared within the group
 	queued int      // items in it
 	lost   bool
 }
@@ -116,8 +115,8 @@ type Item struct {
 	Seq  int64
 	Data []byte
 
-	subject string // the task or document that it tells a state of, "" for other events
-	passing bool   // nothing is missed once a later state of the subject is known
+	subject string // the task or document whose state it reports, "" for other events
+	passing bool   // superseded by any later state of the subject
 }
 
 // itemOf encodes an event.
@@ -136,8 +135,8 @@ func (h *Hub) itemOf(e *sheaf.Event) *Item {
 	return it
 }
 
-// newest leaves out, in place, what a later item of the same subject supersedes.
-// The last item always stays, so that a watcher resumes behind it.
+// newest removes, in place, items superseded by a later item of the same subject.
+// The last item always stays, so that a watcher resumes after it.
 func newest(items []Item) []Item {
 	later := make(map[string]struct{}, len(items))
 	at := len(items)
@@ -156,7 +155,7 @@ func newest(items []Item) []Item {
 	return items[:n]
 }
 
-// New makes a hub; Run makes it follow.
+// New creates a hub; Run starts following.
 func New(cfg Config) *Hub {
 	cfg.Poll = cmp.Or(cfg.Poll, 100*time.Millisecond)
 	cfg.Idle = max(cmp.Or(cfg.Idle, 500*time.Millisecond), cfg.Poll)
@@ -187,11 +186,11 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Notify says that the log may have grown. It never blocks.
+// Notify signals that the log may have grown. It never blocks.
 func (h *Hub) Notify() { h.wake.Notify() }
 
-// Subscribe begins behind the event that it returns: those before it are read
-// from the store, those after it are received, until Close.
+// Subscribe starts after the event that it returns: earlier ones are read from the
+// store, later ones are received, until Close.
 func (h *Hub) Subscribe(ctx context.Context, tenantID string, f taskstore.EventFilter) (*Subscription, int64, error) {
 	s := &Subscription{hub: h, tenant: tenantID, of: taskstore.EventScope{DatasetID: f.DatasetID, DocumentID: f.DocumentID, JobID: f.JobID}, Ready: notify.NewSignal(), Filling: notify.NewSignal()}
 	from := int64(-1)
@@ -246,14 +245,14 @@ func (s *Subscription) Close() {
 	h.watching--
 }
 
-// Take returns the events since the last call. lost says that the subscription
-// fell behind: it receives nothing more. While many watch, events are left out
-// that a later one of the same task or document supersedes; ends never are.
+// Take returns the events since the last call. lost means that the subscription
+// fell behind: it receives nothing more. With many watchers, events superseded by a
+// later one of the same task or document are omitted; final states never are.
 func (s *Subscription) Take() (items []Item, lost bool) {
 	merged := s.hub.Pace() >= mergedFrom
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items = slices.Concat(s.queue...) // a copy: the others of the group have the same
+	items = slices.Concat(s.queue...) // a copy: the queue is shared with the group
 	s.queue, s.queued = nil, 0
 	if merged {
 		items = newest(items)
@@ -261,8 +260,8 @@ func (s *Subscription) Take() (items []Item, lost bool) {
 	return items, s.lost
 }
 
-// Pace is the time to leave between two answers to one watcher, 0 while few
-// watch.
+// Pace is the time to leave between two answers to one watcher, 0 with few
+// watchers.
 func (h *Hub) Pace() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -274,8 +273,8 @@ func (h *Hub) pace() time.Duration {
 	return min(time.Duration(max(h.watching-unpaced, 0))*pacePer, maxPace)
 }
 
-// push hands over the events of a reading, which may not be changed any more; it
-// wakes the watcher also where there are none. h.mu is held.
+// push delivers the events of a read, which must not be modified afterwards; it
+// wakes the watcher even if there are none. h.mu is held.
 func (s *Subscription) push(events []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +292,7 @@ func (s *Subscription) push(events []Item) {
 	s.Ready.Notify()
 }
 
-// selects reports whether events of the scope e are among those that f selects.
+// selects reports whether events of scope e are among those selected by f.
 func selects(f, e taskstore.EventScope) bool {
 	return (f.DatasetID == "" || f.DatasetID == e.DatasetID) && (f.DocumentID == "" || f.DocumentID == e.DocumentID) && (f.JobID == "" || f.JobID == e.JobID)
 }
@@ -330,7 +329,7 @@ func (h *Hub) Run(ctx context.Context) {
 			timer.Reset(time.Hour) // Subscribe wakes
 			continue
 		}
-		// What comes within the poll interval is read together.
+		// Events within the poll interval are read together.
 		interval := min(h.cfg.Poll+time.Duration(watching)*perWatch, max(maxPoll, h.cfg.Poll))
 		if wait := interval - time.Since(readAt); wait > 0 {
 			select {
@@ -353,8 +352,8 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// read hands out what the log holds beyond the cursor, and reports whether it
-// was anything.
+// read delivers what the log holds beyond the cursor, and reports whether there was
+// anything.
 func (h *Hub) read(ctx context.Context) (grew bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -383,7 +382,7 @@ func (h *Hub) read(ctx context.Context) (grew bool, err error) {
 	}
 }
 
-// sort puts an event to the groups that select it; h.mu is held.
+// sort adds an event to the groups that select it; h.mu is held.
 func (h *Hub) sort(e *sheaf.Event) {
 	scope := taskstore.EventScope{TenantID: e.TenantID, DatasetID: e.DatasetID, JobID: e.JobID, DocumentID: e.DocumentID}
 	h.touch(scope)
@@ -399,8 +398,8 @@ func (h *Hub) sort(e *sheaf.Event) {
 	}
 }
 
-// handOut gives each group what was put to it: where many watch, without what is
-// superseded already. h.mu is held.
+// handOut delivers each group's events: with many watchers, without superseded
+// ones. h.mu is held.
 func (h *Hub) handOut() {
 	merged := h.pace() >= mergedFrom
 	for _, groups := range h.groups {
@@ -419,9 +418,9 @@ func (h *Hub) handOut() {
 	}
 }
 
-// markTouched looks at the log for what has changed since the last look: cached
-// snapshots are out of date, and subscriptions are told that there is more to
-// see than the events that can be handed out yet.
+// markTouched checks the log for changes since the last check: cached snapshots are
+// outdated, and subscriptions learn that there is more than the events that can be
+// delivered so far.
 func (h *Hub) markTouched(ctx context.Context) error {
 	h.look.Lock()
 	defer h.look.Unlock()
