@@ -396,7 +396,7 @@ func (b *bench) capacityDocuments(ctx context.Context) error {
 		return err
 	}
 	for _, f := range set {
-		if f.pages < realisticPages { // otherwise it may be longer than what is read of it
+		if f.pages < realisticPages { // a longer file is not read whole
 			real = append(real, onDisk(f.path))
 		}
 	}

@@ -95,7 +95,7 @@ var statements = []struct{ what, query string }{
 			AND NOT (t.state='superseded' AND EXISTS (SELECT 1 FROM tasks s WHERE s.doc_id=t.doc_id AND s.gen=t.gen AND s.kind='index' AND s.node LIKE 'stitch-%' AND s.from_unit=t.from_unit AND s.to_unit=t.to_unit AND s.state='done'))`},
 	{"I11: a generation was published twice", `SELECT f.doc_id, f.gen, COUNT(*) n FROM tasks f WHERE f.kind='finalize' AND f.state='done'
 		AND NOT EXISTS (SELECT 1 FROM tasks s WHERE s.doc_id=f.doc_id AND s.gen=f.gen AND s.kind='index' AND s.node=CONCAT('stitch-', f.node)) GROUP BY f.doc_id, f.gen
-		HAVING n > 1 + (SELECT CASE WHEN COUNT(*)>0 THEN 1 ELSE 0 END FROM tasks s WHERE s.doc_id=f.doc_id AND s.gen=f.gen AND s.kind='dataflow' AND s.from_unit=0)`}, // behind nodes over the document it is finalized again
+		HAVING n > 1 + (SELECT CASE WHEN COUNT(*)>0 THEN 1 ELSE 0 END FROM tasks s WHERE s.doc_id=f.doc_id AND s.gen=f.gen AND s.kind='dataflow' AND s.from_unit=0)`}, // after nodes over the document it is finalized again
 	{"I11: a generation was published and did not end so", `SELECT t.doc_id, t.gen, g.state FROM tasks t JOIN generations g ON g.doc_id=t.doc_id AND g.gen=t.gen
 		WHERE t.kind='finalize' AND t.state='done' AND g.published_at<>0 AND g.state NOT IN ('succeeded','partially_succeeded')`},
 	{"I12: a child was claimed before its parent was done", `SELECT d.child_id, d.parent_id FROM task_deps d JOIN events c ON c.subject_id=d.child_id AND c.kind='claimed'

@@ -75,7 +75,7 @@ func (s *splitter) syntax(b *sheaf.Block) {
 	s.endBlock()
 }
 
-// maxNesting bounds how deep declarations are looked for in each other.
+// maxNesting limits how deep nested declarations are searched.
 const maxNesting = 4
 
 func (s *splitter) declare(text string, d declaration, path []string, f *frame, depth int) {
@@ -115,7 +115,7 @@ func fenceLang(lang string) string {
 	return lang
 }
 
-// goDeclarations cuts Go source by its syntax tree; nil where it does not parse.
+// goDeclarations splits Go source by its syntax tree; nil if it does not parse.
 func goDeclarations(text, lang string) []declaration {
 	if lang != "go" {
 		return nil
@@ -141,7 +141,7 @@ func goDeclarations(text, lang string) []declaration {
 			}
 		case *ast.GenDecl:
 			if d.Tok == token.IMPORT {
-				continue // with the package clause
+				continue // part of the package clause's declaration
 			}
 			name = d.Tok.String()
 			switch s := d.Specs; {
@@ -156,7 +156,7 @@ func goDeclarations(text, lang string) []declaration {
 			}
 		}
 		if at := offset(from); at > end {
-			// what stands between belongs to what follows, but for the file's head
+			// text in between belongs to what follows, except for the file's head
 			if end == 0 {
 				out = append(out, declaration{0, at, ""})
 				end = at
@@ -179,7 +179,7 @@ func goDeclarations(text, lang string) []declaration {
 	return out
 }
 
-// receiver is the type name of a method's receiver.
+// receiver returns the type name of a method's receiver.
 func receiver(e ast.Expr) string {
 	for {
 		switch t := e.(type) {
@@ -203,9 +203,10 @@ var (
 	comment  = regexp.MustCompile(`^\s*(?://|#|/\*|\*|--|;|%|@|"""|'''|\[)`)
 )
 
-// byIndentation cuts text[from:to] before each line that is indented least and
-// begins something: no closing bracket, no branch of what came before. The
-// first line, which names what the rest is in, stays with the first member.
+// byIndentation cuts text[from:to] before each line with the least indentation that
+// begins something: not a closing bracket or a branch of the previous statement.
+// The first line, which names the enclosing declaration, stays with the first
+// member.
 func byIndentation(text string, from, to int, w *watch) []declaration {
 	least := -1
 	head := from == 0
@@ -284,7 +285,7 @@ func isWord(c byte) bool {
 }
 
 // namedWithin is how much of a line is searched for a name, in bytes: a line of
-// megabytes declares nothing behind that.
+// megabytes declares nothing after that.
 const namedWithin = 4 << 10
 
 func nameOf(line string) string {

@@ -3,7 +3,7 @@
 // they pass.
 //
 // A guard stands below a comment "guard: NAME", in whichever file; what is taken
-// away is found in the lines behind it. So code may be renamed and moved.
+// away is found in the lines below it. So code may be renamed and moved.
 package main
 
 import (

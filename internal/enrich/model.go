@@ -279,8 +279,8 @@ func lastBytes(s string, n int) string {
 	return strings.TrimSpace(s)
 }
 
-// Summaries returns a summary of each section in at most maxTokens, "" where the
-// model has no usable answer. Errors are those of Chunks.
+// Summaries returns a summary of each section in at most maxTokens, or "" without a
+// usable answer. Errors are those of Chunks.
 func (m *Model) Summaries(ctx context.Context, sections []string, maxTokens int) ([]string, error) {
 	maxTokens = min(maxTokens, 512)
 	instruction := fmt.Sprintf("Summarise the text in its own language, in at most %d words, so that a search for what it says finds it. Answer with the summary alone.", maxTokens/2) + dataOnly
@@ -293,9 +293,9 @@ func (m *Model) Summaries(ctx context.Context, sections []string, maxTokens int)
 	})
 }
 
-// each runs f for 0 to n-1, several at once, and begins no more after the first
-// error. Those under way are not broken off: their answers are kept for the
-// next try, and they are what shows that a server is back.
+// each runs f for 0 to n-1, several concurrently, and starts no more after the
+// first error. Calls in progress are not canceled: their answers are kept for the
+// next try, and show when a server is back.
 func each(n int, f func(i int) error) error {
 	var failed atomic.Bool
 	var g errgroup.Group
@@ -315,7 +315,7 @@ func each(n int, f func(i int) error) error {
 	return g.Wait()
 }
 
-// question asks, or answers as the model did before.
+// question asks the model, or returns its earlier answer.
 func (m *Model) question(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
 	key := xxhash.Sum64String(instruction + "\x00" + text)
 	m.mu.Lock()

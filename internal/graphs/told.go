@@ -20,7 +20,7 @@ type told struct {
 	of      map[string]string // the result of each document, by its id
 	reports []*graph.Report
 	same    []graph.Same
-	ids     string // of the results behind both
+	ids     string // of the underlying results
 }
 
 // told lists the results of runs, and reads the reports and merged entities, unless

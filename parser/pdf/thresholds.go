@@ -42,7 +42,7 @@ var gutterSearches = [...]gutterSearch{{0.35, 1}, {0.35, wideLine}, {0.65, 1}}
 // running lines with the text, and by the package's tests.
 const (
 	runningZone  = 0.13 // of the page's height at either edge
-	runningLines = 3    // looked at per edge
+	runningLines = 3    // examined per edge
 	numberDrift  = 24   // pages by which a printed number differs from the page's position: covers and contents precede page 1
 )
 

@@ -53,15 +53,15 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// maxOption is the most that a bracket may hold, in bytes.
+// maxOption is the maximum length of an option in brackets, in bytes.
 const maxOption = 1 << 10
 
 type reader struct {
 	s        string
 	pos      int
-	depth    int            // of readers of arguments
-	match    []int32        // of each "{" in s the offset of its "}", 0 for none
-	found    map[string]int // the next place of what closes something; see find
+	depth    int            // nesting of argument readers
+	match    []int32        // offset of the "}" for each "{" in s, 0 for none
+	found    map[string]int // the next offset of each closer; see find
 	chapters bool
 
 	out      []sheaf.Block
@@ -83,7 +83,7 @@ type environment struct {
 	kind    sheaf.BlockKind
 	level   int
 	from    int    // number of blocks before it
-	caption string // of a table, which gets it as its name
+	caption string // of a table, used as its name
 }
 
 type cell struct {
@@ -96,7 +96,7 @@ type table struct {
 	row          []cell
 	across, down int
 	head         int // rows of the header, -1 while unknown
-	nested       int // tables inside, which are read as text
+	nested       int // nested tables, which are read as text
 	caption      string
 }
 
@@ -106,8 +106,8 @@ func newReader(s string, metadata map[string]string) *reader {
 	return r
 }
 
-// matchBraces finds the end of each group. Braces and percent signs in what is
-// no markup, such as listings and addresses, do not count.
+// matchBraces finds the end of each group. Braces and percent signs outside markup,
+// as in listings and URLs, do not count.
 func (r *reader) matchBraces() {
 	var open []int
 	for i := 0; i < len(r.s); i++ {
@@ -129,8 +129,8 @@ func (r *reader) matchBraces() {
 	}
 }
 
-// literal is the last place of what belongs to the command whose name begins at
-// i and is taken as it is written.
+// literal returns the last offset of the verbatim text belonging to the command
+// whose name begins at i.
 func (r *reader) literal(i int) int {
 	rest := r.s[min(i, len(r.s)):]
 	for _, name := range []string{"url{", "href{", "path{", "nolinkurl{"} {
@@ -161,7 +161,7 @@ func (r *reader) literal(i int) int {
 				end = len(rest)
 			}
 			r.match[i+len("begin")] = int32(i + len("begin{") + len(env))
-			// The language of a listing stands in braces.
+			// The language of a listing is in braces.
 			if listing := rest[:end]; env == "minted" {
 				if at := strings.IndexByte(listing[len("begin{minted}"):], '{'); at >= 0 {
 					at += len("begin{minted}")
@@ -204,7 +204,7 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// step reads one command, sign or run of letters.
+// step reads one command, symbol or run of letters.
 func (r *reader) step() {
 	rest := r.s[r.pos:]
 	for _, sign := range [...][2]string{{"---", "—"}, {"--", "–"}, {"``", "“"}, {"''", "”"}} {
@@ -375,7 +375,7 @@ func (r *reader) words(s string) string {
 	return clean.Line(strings.Join(parts, " "))
 }
 
-// flush ends the current block; the footnotes in it follow it.
+// flush ends the current block, followed by its footnotes.
 func (r *reader) flush() {
 	if r.table != nil {
 		return
@@ -405,7 +405,7 @@ func (r *reader) add(b sheaf.Block) {
 	}
 }
 
-// command reads what begins with a backslash.
+// command reads a command, which begins with a backslash.
 func (r *reader) command() {
 	r.pos++
 	if r.pos >= len(r.s) {
@@ -451,7 +451,7 @@ func (r *reader) command() {
 	case dropped[name]:
 		r.skipArguments()
 	case first[name]:
-		_ = r.option() // how it looks
+		_ = r.option() // its style
 		_, _ = r.argument()
 		if name == "resizebox" {
 			_, _ = r.argument()
@@ -470,7 +470,7 @@ func (r *reader) command() {
 	}
 }
 
-// other reads the commands that each have a way of their own.
+// other reads the commands that need individual treatment.
 func (r *reader) other(name string) {
 	switch name {
 	case "begin":
@@ -556,7 +556,7 @@ func (r *reader) other(name string) {
 	}
 }
 
-// blank drops the white space that ends a command's name.
+// blank skips the white space that ends a command's name.
 func (r *reader) blank() {
 	for r.pos < len(r.s) && (r.s[r.pos] == ' ' || r.s[r.pos] == '\t') {
 		r.pos++
@@ -584,7 +584,7 @@ func (r *reader) skipArguments() {
 	}
 }
 
-// definition skips the macro that is defined, its parameters and its body.
+// definition skips a macro definition: name, parameters and body.
 func (r *reader) definition(name string) {
 	end := min(len(r.s), r.pos+200)
 	if name == "let" {
@@ -599,7 +599,7 @@ func (r *reader) definition(name string) {
 	}
 }
 
-// symbol reads a command whose name is a sign.
+// symbol reads a command whose name is a symbol.
 func (r *reader) symbol(name string) {
 	switch name {
 	case `\`:
@@ -625,7 +625,7 @@ func (r *reader) symbol(name string) {
 	}
 }
 
-// accent puts one above the letter that follows, in braces or not.
+// accent combines an accent with the following letter, in braces or not.
 func (r *reader) accent(name string) bool {
 	at := r.pos
 	if letter := name[0] >= 'A' && name[0] <= 'Z' || name[0] >= 'a' && name[0] <= 'z'; letter {
@@ -684,7 +684,7 @@ func (r *reader) verb(name string) {
 	}
 }
 
-// caption goes to the table around it, or stands by itself.
+// caption adds a caption to the enclosing table, or as a block of its own.
 func (r *reader) caption(text string) {
 	if r.table != nil {
 		r.table.caption = text
@@ -714,7 +714,7 @@ func (r *reader) item(name string) {
 	}
 }
 
-// leave ends the lists that a section's heading finds open.
+// leave ends the lists left open before a section's heading.
 func (r *reader) leave() {
 	r.flush()
 	if r.depth == 0 {
@@ -771,7 +771,7 @@ func (r *reader) begin(env string) {
 	}
 }
 
-// verbatim reads an environment in which nothing is a command.
+// verbatim reads an environment without commands.
 func (r *reader) verbatim(env string) {
 	start := r.pos
 	option := r.option()
@@ -809,7 +809,7 @@ func (r *reader) end(env string) {
 	}
 	n := len(r.open)
 	if n == 0 || r.open[n-1].name != env {
-		return // a mistake, or the end of what was too deep
+		return // an error, or the end of one nested too deep
 	}
 	if tabulars[env] && r.table != nil {
 		if r.table.nested > 0 {
@@ -878,7 +878,7 @@ func (r *reader) endTable() {
 		t.head = 0
 	}
 	var g grid.Builder
-	var above []cell // per column, what reaches down: the places below it are there, and empty
+	var above []cell // per column, the cell that spans down: the positions below it exist, but are empty
 	for i, row := range t.rows {
 		g.Row()
 		for _, c := range row {
