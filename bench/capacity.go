@@ -335,8 +335,7 @@ func (b *bench) capacityWaits(ctx context.Context, latency float64) error {
 	return nil
 }
 
-// rowSizes reports the size of a row on MariaDB, including its share of the
-// indexes.
+// rowSizes reports the size of a row on MariaDB, including its share of the indexes.
 func (b *bench) rowSizes(ctx context.Context, p *bare) error {
 	db, err := sql.Open("mysql", p.dsn)
 	if err != nil {

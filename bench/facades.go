@@ -29,15 +29,13 @@ const (
 	facadeEach = 6
 	// searchesEach is the same for searches.
 	searchesEach = 60
-	// atOnce is how many conversions are requested at once, and crowdRounds how
-	// often.
+	// atOnce is how many conversions are requested at once, and crowdRounds how often.
 	atOnce, crowdRounds = 100, 4
 	facadeBound         = 1.05
 	crowdBound          = 1.10
 )
 
-// beside is a conversion by another program's protocol, and the same steps with
-// /v1.
+// beside is a conversion by another program's protocol, and the same steps with /v1.
 type beside struct {
 	name       string
 	facade, v1 func(ctx context.Context, s *server, body []byte) error
@@ -75,8 +73,7 @@ func (b *bench) facades(ctx context.Context) error {
 	})
 }
 
-// ratio returns the CPU time of a facade divided by that of /v1, each over all
-// rounds.
+// ratio returns the CPU time of a facade divided by that of /v1, each over all rounds.
 func (s *server) ratio(ctx context.Context, each int, facade, v1 func() error) (float64, string, error) {
 	var of [2]time.Duration // of /v1, of the facade
 	var rounds []float64

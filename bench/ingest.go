@@ -134,8 +134,7 @@ func (b *bench) wholeWay(ctx context.Context, s *server, set pdfSet) (r way, err
 	return r, nil
 }
 
-// bigPDF ingests one PDF of thousands of pages and then requests it again
-// unchanged.
+// bigPDF ingests one PDF of thousands of pages and then requests it again unchanged.
 func (b *bench) bigPDF(ctx context.Context) error {
 	if b.corpus == "" {
 		leftOut("memory.pdf, reparse", "no corpus")

@@ -30,8 +30,7 @@ const (
 )
 
 // drawn records when the first row of the documents has been painted: two frames
-// after it was inserted, since what is inserted during a frame is painted at its
-// end.
+// after it was inserted, since what is inserted during a frame is painted at its end.
 const drawn = `new MutationObserver((_, o) => {
 	if (!document.querySelector(".docs tr[data-id] a")) return;
 	o.disconnect();

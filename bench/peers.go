@@ -327,8 +327,7 @@ func (b *bench) ratio(name string, took map[string][]time.Duration, ours, theirs
 	b.atLeast(name, median(slices.Clone(r)), unit, bound, fmt.Sprintf("%s; rounds %.2f", note, r))
 }
 
-// accepted drops files of a type that needs another program or that no format
-// reads.
+// accepted drops files of a type that needs another program or that no format reads.
 func accepted(known *parser.Registry, paths []string) (out []string, err error) {
 	for _, path := range paths {
 		media, err := sniff(known, path)

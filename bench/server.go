@@ -64,8 +64,7 @@ func (b *bench) spawn(data string, env []string, role string) (*server, error) {
 	return s, nil
 }
 
-// listening waits until the service reports its address; one that does not is
-// stopped.
+// listening waits until the service reports its address; one that does not is stopped.
 func (s *server) listening(ctx context.Context) error {
 	deadline := time.After(30 * time.Second)
 	for {

@@ -239,8 +239,7 @@ func (p *bare) until(ctx context.Context, over <-chan struct{}, tasks int) (spen
 	}
 }
 
-// counter starts counting the cost of work on that many tasks, until count is
-// called.
+// counter starts counting the cost of work on that many tasks, until count is called.
 func (p *bare) counter(tasks int) (count func() spent) {
 	cpu := func() []time.Duration {
 		used := []time.Duration{cpuTime(os.Getpid())}

@@ -59,8 +59,7 @@ type crowd struct {
 	failed          atomic.Pointer[string]
 }
 
-// watch starts streams and pollers; job names the job that the i-th currently
-// follows.
+// watch starts streams and pollers; job names the job that the i-th currently follows.
 func watch(ctx context.Context, s *server, streams, pollers int, job func(i int) string) *crowd {
 	ctx, stop := context.WithCancel(ctx)
 	c := &crowd{stop: stop}

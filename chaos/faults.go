@@ -148,8 +148,7 @@ func plan(kinds []fault, n int, r *rand.Rand) []fault {
 	return out[:n]
 }
 
-// inject runs the plan, one fault per mean on average, and waits for the last to
-// end.
+// inject runs the plan, one fault per mean on average, and waits for the last to end.
 func (in *injector) inject(ctx context.Context, faults []fault, mean time.Duration, seed uint64) {
 	var wg sync.WaitGroup
 	r := rand.New(rand.NewPCG(seed, 2))

@@ -177,8 +177,7 @@ func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, e
 	return l.sendTrial(ctx, d, 4+l.intn(28), slow)
 }
 
-// sendTrial uploads d as a file of the trial format, whose tasks read four
-// pages each.
+// sendTrial uploads d as a file of the trial format, whose tasks read four pages each.
 func (l *load) sendTrial(ctx context.Context, d *document, pages int, slow bool) (*document, error) {
 	d.name, d.pages = d.token+".trial", pages
 	var b strings.Builder

@@ -73,8 +73,7 @@ func (t *trial) measureOutages(ctx context.Context, r *record) error {
 	return nil
 }
 
-// ready waits until every API process reports the dependencies of o as down, or
-// back.
+// ready waits until every API process reports the dependencies of o as down, or back.
 func (t *trial) ready(ctx context.Context, o outage, away bool) error {
 	ask := func(url, role string) (status int, oks map[string]bool, err error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz?role="+role, nil)

@@ -21,8 +21,7 @@ const (
 
 const sampleEvery = 200 * time.Millisecond
 
-// watch samples until ctx ends. While the database is down the last state is
-// extended.
+// watch samples until ctx ends. While the database is down the last state is extended.
 func (w waits) watch(ctx context.Context, e *engines) {
 	type state struct{ key, part string }
 	var last []state

@@ -205,8 +205,7 @@ var (
 
 // byIndentation cuts text[from:to] before each line with the least indentation that
 // begins something: not a closing bracket or a branch of the previous statement.
-// The first line, which names the enclosing declaration, stays with the first
-// member.
+// The first line, which names the enclosing declaration, stays with the first member.
 func byIndentation(text string, from, to int, w *watch) []declaration {
 	least := -1
 	head := from == 0

@@ -70,8 +70,7 @@ var strategies = map[string]strategy{
 	"late":         {},
 }
 
-// prepare rewrites the blocks the way the method sees them. The input is not
-// changed.
+// prepare rewrites the blocks the way the method sees them. The input is not changed.
 func (st strategy) prepare(in Input, w *watch) Input {
 	if st.outline == nil && !st.contents && !st.quotes && !st.syntax {
 		return in

@@ -210,8 +210,7 @@ func describe(own, all []segment, set options) sheaf.Chunk {
 	return c
 }
 
-// Limits on the links of a chunk: they are stored with it and returned with every
-// hit.
+// Limits on the links of a chunk: they are stored with it and returned with every hit.
 const (
 	maxLinks     = 16
 	maxLinkBytes = 2 << 10 // in total
@@ -289,8 +288,7 @@ func kindOf(own []segment, set options) sheaf.ChunkKind {
 }
 
 // pathOf returns the heading path of the last segment: the innermost of the
-// headings that open the chunk. A chunk that spans sections has their common
-// prefix.
+// headings that open the chunk. A chunk that spans sections has their common prefix.
 func pathOf(own []segment, set options) []string {
 	path := own[len(own)-1].path
 	if set.whole || set.gather > 0 || set.syntax {

@@ -141,8 +141,7 @@ func (s *splitter) records(b *sheaf.Block, make func(*sheaf.Table, []string) rec
 	}
 }
 
-// record adds the segments of one row: a single one unless it is longer than a
-// chunk.
+// record adds the segments of one row: a single one unless it is longer than a chunk.
 func (s *splitter) record(b *sheaf.Block, i int, r record) {
 	if r.text == "" {
 		return

@@ -460,8 +460,7 @@ func (s *splitter) add(text string, from, to int, after border) {
 	}
 	sep := ""
 	if n := len(s.out); n > 0 && s.out[n-1].block == nil && s.out[n-1].end <= from {
-		// block is set once the block is done: the previous segment is of this
-		// block
+		// block is set once the block is done: the previous segment is of this block
 		sep = text[s.out[n-1].end:from]
 	}
 	s.out = append(s.out, segment{text: text[from:to], sep: sep, start: from, end: to, after: after})

@@ -7,8 +7,7 @@ import (
 	"sheaf"
 )
 
-// table adds a segment per row, framed by the header. Rows without text are
-// omitted.
+// table adds a segment per row, framed by the header. Rows without text are omitted.
 func (s *splitter) table(b *sheaf.Block) {
 	t := b.Table
 	width := len(t.Columns)

@@ -24,8 +24,7 @@ type made struct {
 
 // makeQuestions writes n questions, alternating between three kinds: from a
 // heading, from the row labels of a table, and from words of a sentence; half of
-// them name the document. The page that a question was generated from is its
-// answer.
+// them name the document. The page that a question was generated from is its answer.
 func makeQuestions(ctx context.Context, indexFile, to string, n int) (err error) {
 	db, err := sql.Open("sqlite", "file:"+indexFile+"?mode=ro")
 	if err != nil {

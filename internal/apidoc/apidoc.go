@@ -308,8 +308,7 @@ func bounds(sc *huma.Schema) string {
 	return ", " + strings.Join(out, ", ")
 }
 
-// Curl returns a curl command for an operation, with the examples of the
-// description.
+// Curl returns a curl command for an operation, with the examples of the description.
 func Curl(op *huma.Operation, base string) string {
 	path := op.Path
 	var query, headers []string

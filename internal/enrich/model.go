@@ -248,8 +248,7 @@ func (p passage) into(c *sheaf.Chunk, w wanted) {
 	}
 }
 
-// clean returns at most n entries of a list, without duplicates and on one line
-// each.
+// clean returns at most n entries of a list, without duplicates and on one line each.
 func clean(list []string, n, maxBytes int) []string {
 	var out []string
 	for _, s := range list {

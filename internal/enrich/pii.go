@@ -34,8 +34,7 @@ var finders = []finder{
 }
 
 // longest returns the length of the longest prefix of a match, by groups of digits,
-// that is valid; 0 if there is none. The next number often looks like another
-// group.
+// that is valid; 0 if there is none. The next number often looks like another group.
 func (f finder) longest(match string) int {
 	for f.valid != nil && !f.valid(match) {
 		i := strings.LastIndexAny(match, " -")

@@ -368,8 +368,7 @@ func katakana(s string) bool {
 	return n > 1
 }
 
-// shouted reports whether a sentence is written in capitals, which then mean
-// nothing.
+// shouted reports whether a sentence is written in capitals, which then mean nothing.
 func shouted(words []word) bool {
 	n := 0
 	for i := range words {

@@ -1,8 +1,7 @@
 // Package graph builds a graph of the entities that a dataset's chunks name and of
 // their co-occurrence. It is pure: its input is one contribution per chunk, and the
 // resulting Graph lists for each entity, relation and community the chunks that
-// support it. Package graphs feeds it with live chunks and answers searches from
-// it.
+// support it. Package graphs feeds it with live chunks and answers searches from it.
 package graph
 
 import (
@@ -476,8 +475,7 @@ func (g *Graph) prune() {
 	g.keep(func(e *Entity) bool { return e.Degree > 0 || e.Told || g.splits.holds(e.Key) })
 }
 
-// keep removes the entities for which ok is false. None of them may have a
-// relation.
+// keep removes the entities for which ok is false. None of them may have a relation.
 func (g *Graph) keep(ok func(*Entity) bool) {
 	to := make([]int32, len(g.Entities))
 	var kept []Entity

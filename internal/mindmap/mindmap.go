@@ -210,8 +210,7 @@ func (b *builder) segments(ctx context.Context, root *MapNode, vectors [][]float
 		items[k] = raptor.Item{Name: b.chunks[i].Text, Tokens: max(b.chunks[i].Tokens, 1), Vector: vectors[i]}
 		root.cite(&b.chunks[i])
 	}
-	// Few segments, so that they are topics: a segment takes as many chunks as
-	// needed.
+	// Few segments, so that they are topics: a segment takes as many chunks as needed.
 	size := max(len(items)/topics, 2)
 	for _, s := range raptor.Segments(items, raptor.Config{MaxChildren: 4 * size, MaxTokens: 1 << 30, Ratio: 1 / float64(size)}) {
 		var of []int

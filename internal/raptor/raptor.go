@@ -199,8 +199,7 @@ func sized(h *xxhash.Digest, s string) {
 	_, _ = h.WriteString(s)
 }
 
-// Mean is the common direction of vectors, nil if none has one. All have one
-// length.
+// Mean is the common direction of vectors, nil if none has one. All have one length.
 func Mean(vectors ...[]float32) []float32 {
 	var sum []float64
 	for _, v := range vectors {

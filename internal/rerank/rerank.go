@@ -238,8 +238,7 @@ func (c *Client) call(ctx context.Context, query string, texts []string, scores 
 		err = c.read(body, scores)
 	}
 	if failure, ok := errors.AsType[*sheaf.Failure](err); ok && !errors.Is(err, sheaf.ErrUnavailable) {
-		// A server that answers incorrectly is as bad as none: the breaker counts
-		// it.
+		// A server that answers incorrectly is as bad as none: the breaker counts it.
 		return fmt.Errorf("%w (%w)", failure, sheaf.ErrUnavailable)
 	}
 	return err

@@ -29,8 +29,7 @@ const KeyBytes = 32
 
 const (
 	// prefix begins each sealed text: prefix, key id, ":", base64 of nonce and
-	// ciphertext. No plain secret that the service creates or accepts begins with
-	// it.
+	// ciphertext. No plain secret that the service creates or accepts begins with it.
 	prefix = "sealed:v1:"
 	// idBytes of a digest identify a key.
 	idBytes = 8
@@ -188,8 +187,7 @@ func (r *Keyring) Open(text, context string) (string, error) {
 	return "", fmt.Errorf("%w (%s)", ErrUnknownKey, id)
 }
 
-// KeyID returns the id of the key that sealed a text; ok is false if it is not
-// sealed.
+// KeyID returns the id of the key that sealed a text; ok is false if it is not sealed.
 func KeyID(text string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(text, prefix)
 	if !ok {

@@ -97,8 +97,7 @@ func nameOf(r *http.Request) string {
 	return "document"
 }
 
-// wanted returns the first of the types that the client accepts, otherwise
-// types[0].
+// wanted returns the first of the types that the client accepts, otherwise types[0].
 func wanted(r *http.Request, types ...string) string {
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, _, _ := strings.Cut(part, ";")

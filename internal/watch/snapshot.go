@@ -145,8 +145,7 @@ func (h *Hub) forCrowd(x *entry) *Snapshot {
 	return x.snap
 }
 
-// crowded reports whether many readers read the snapshot in this second or the
-// last.
+// crowded reports whether many readers read the snapshot in this second or the last.
 func (x *entry) crowded() bool { return max(x.reads, x.readsBefore) > crowd }
 
 // rest is the age at which a crowd's snapshot is reread.
@@ -217,8 +216,7 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	return x.snap, 0, nil
 }
 
-// entry finds or creates the entry of a snapshot, and drops those unused for a
-// while.
+// entry finds or creates the entry of a snapshot, and drops those unused for a while.
 func (h *Hub) entry(scope Scope) *entry {
 	h.mu.Lock()
 	defer h.mu.Unlock()

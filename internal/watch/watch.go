@@ -260,8 +260,7 @@ func (s *Subscription) Take() (items []Item, lost bool) {
 	return items, s.lost
 }
 
-// Pace is the time to leave between two answers to one watcher, 0 with few
-// watchers.
+// Pace is the time to leave between two answers to one watcher, 0 with few watchers.
 func (h *Hub) Pace() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

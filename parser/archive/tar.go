@@ -55,8 +55,7 @@ func (g *guarded) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// walkTar reads a TAR archive; a compressed file that is not one is a single
-// member.
+// walkTar reads a TAR archive; a compressed file that is not one is a single member.
 func (d *document) walkTar(ctx context.Context, on func(m member, content func(io.Writer) (int64, error)) error) error {
 	raw, done, packed, err := d.unpack()
 	if err != nil {

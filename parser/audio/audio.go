@@ -150,8 +150,7 @@ type document struct {
 // Close implements parser.Document.
 func (*document) Close() error { return nil }
 
-// take cuts the transcript into units. If the server returns no times, there is
-// one.
+// take cuts the transcript into units. If the server returns no times, there is one.
 func (d *document) take(t *transcript) {
 	if len(t.Segments) == 0 {
 		t.Segments = []speech.Segment{{End: t.Duration, Text: t.Text}}

@@ -193,8 +193,7 @@ func (w *wire) take(bytes int64) bool {
 	return true
 }
 
-// next returns the offset of the next n bytes, or a negative number if fewer
-// remain.
+// next returns the offset of the next n bytes, or a negative number if fewer remain.
 func (w *wire) next(n int) int {
 	if n < 0 || n > len(w.b)-w.at {
 		w.fail()

@@ -70,8 +70,7 @@ func awaitExit(pid int) bool {
 }
 
 // lockFolder locks a folder for the lifetime of this process; held is false when
-// another process holds it. A folder without a living owner can be locked by
-// anyone.
+// another process holds it. A folder without a living owner can be locked by anyone.
 func lockFolder(path string) (f *os.File, held bool) {
 	f, err := os.OpenFile(path+"/.lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

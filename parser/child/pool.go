@@ -395,8 +395,7 @@ func waitError(ctx context.Context) error {
 // maxRestingBuf limits the buffer a child keeps between calls.
 const maxRestingBuf = 4 << 20
 
-// release returns the child to the pool, or ends it when it is no longer fit for
-// use.
+// release returns the child to the pool, or ends it when it is no longer fit for use.
 func (p *Pool) release(c *process, healthy bool) {
 	if cap(c.buf) > maxRestingBuf {
 		c.buf = nil

@@ -211,8 +211,7 @@ func dropCapabilities(namespaces bool) error {
 	return nil
 }
 
-// restrictCalls sets no_new_privs and the system call filter on all threads at
-// once.
+// restrictCalls sets no_new_privs and the system call filter on all threads at once.
 func restrictCalls(s sandbox) (privileges, calls Protection) {
 	runtime.LockOSThread() // the bit must be on the thread that loads the filter
 	defer runtime.UnlockOSThread()

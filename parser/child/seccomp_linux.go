@@ -27,8 +27,7 @@ var refusedCalls = append([]uintptr{
 }, refusedCallsOfArch...)
 
 // newNamespaces are the flags of clone(2) that create a namespace. clone3, whose
-// flags a filter cannot see, is reported as unimplemented: libraries then use
-// clone.
+// flags a filter cannot see, is reported as unimplemented: libraries then use clone.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 // Offsets in struct seccomp_data, see seccomp(2). Both architectures are little endian.
@@ -62,8 +61,7 @@ func filter(network bool) []bpf.Instruction {
 	for _, call := range refusedCalls {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, refuse(unix.EPERM))
 	}
-	// on decides on one call by its arguments; unless the steps return, it is
-	// allowed.
+	// on decides on one call by its arguments; unless the steps return, it is allowed.
 	on := func(call uintptr, steps ...bpf.Instruction) {
 		program = append(program, load(offsetCall), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: uint8(len(steps))})
 		program = append(program, steps...)

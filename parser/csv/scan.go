@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	// maxRecordBytes truncates a record; the rest of it up to its newline is
-	// dropped.
+	// maxRecordBytes truncates a record; the rest of it up to its newline is dropped.
 	maxRecordBytes = 8 << 20
 	// maxQuotedBytes is how far a quoted field may extend over newlines before its
 	// opening quote is considered stray.

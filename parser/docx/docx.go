@@ -1,7 +1,6 @@
 // Package docx is the format of Word documents (ISO/IEC 29500): headings,
 // lists, tables, notes, text boxes and descriptions of pictures, as the text
-// reads with all tracked changes accepted. It runs in the parser's child
-// process.
+// reads with all tracked changes accepted. It runs in the parser's child process.
 package docx
 
 import (

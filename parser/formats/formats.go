@@ -111,13 +111,11 @@ func (c Config) recognition() ocr.Config {
 	return ocr.Config{Tesseract: c.Tesseract, Languages: c.OCRLanguages}
 }
 
-// ReadsPictures reports whether the program that reads text in pictures is
-// installed.
+// ReadsPictures reports whether the program that reads text in pictures is installed.
 func (c Config) ReadsPictures() bool { return c.recognition().On() }
 
 // All returns every format, in registry order. Nothing is started before a file is
-// opened. The caller owns the result; the formats in it are safe for concurrent
-// use.
+// opened. The caller owns the result; the formats in it are safe for concurrent use.
 func All(c Config) []parser.Format {
 	var all []parser.Format
 	registry := sync.OnceValue(func() *parser.Registry { return parser.NewRegistry(all...) })

@@ -150,8 +150,7 @@ func (d *document) Plan(context.Context) (*parser.Plan, error) {
 	return p, nil
 }
 
-// Parse implements parser.Document. A message that cannot be read is a failed
-// unit.
+// Parse implements parser.Document. A message that cannot be read is a failed unit.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	for n := r.From; n <= r.To; n++ {
 		if n < 1 || n > len(d.messages) {

@@ -96,8 +96,7 @@ func protected(ext, name string, head []byte) (locked, main bool) {
 }
 
 // filePass finds the record FilePass among the first ones of a workbook ([MS-XLS]
-// 2.4.117). Excel's built-in password is no protection, and LibreOffice knows it
-// too.
+// 2.4.117). Excel's built-in password is no protection, and LibreOffice knows it too.
 func filePass(b []byte) bool {
 	for at := 0; at+4 <= len(b); {
 		id, n := binary.LittleEndian.Uint16(b[at:]), int(binary.LittleEndian.Uint16(b[at+2:]))

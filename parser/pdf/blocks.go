@@ -307,8 +307,7 @@ func (w *writer) runsOn(l *line, drop, pitch float32) bool {
 	return !w.ended(w.before) && w.full(w.before) && l.x0 <= w.regionB.x0+1
 }
 
-// full reports whether a line reaches far enough to the right to continue on the
-// next.
+// full reports whether a line reaches far enough to the right to continue on the next.
 func (w *writer) full(l *line) bool {
 	return l.x1 >= w.regionB.x1-0.18*(w.regionB.x1-w.regionB.x0)
 }

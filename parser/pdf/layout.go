@@ -94,8 +94,7 @@ type region struct {
 	pitch float32 // usual distance of its lines, including running lines
 }
 
-// take converts the engine's record into the reading frame. Nothing of p is
-// retained.
+// take converts the engine's record into the reading frame. Nothing of p is retained.
 func (s *sheet) take(a *assembler, p *engine.Page) {
 	s.page = a.words(p)
 	s.truncated, s.objects = p.Truncated, p.Objects
@@ -324,8 +323,7 @@ func (s *sheet) split(segs []seg, depth int) {
 	if s.columns(segs, depth) {
 		return
 	}
-	// A gutter may be visible only between wide lines: below a figure, above a
-	// note.
+	// A gutter may be visible only between wide lines: below a figure, above a note.
 	var whole []seg // not yet divided
 	from := 0
 	part := func(to int) {
@@ -419,8 +417,7 @@ func gutters(segs []seg, among gutterSearch) []float32 {
 		for ; j < n-n/10 && cover[j] <= among.share*mean; j++ {
 			low = min(low, cover[j])
 		}
-		// At its lowest point: titles cross the whole gutter, ragged lines its
-		// edge.
+		// At its lowest point: titles cross the whole gutter, ragged lines its edge.
 		from, to := -1, -1
 		for k := i; k < j; k++ {
 			if cover[k] <= low+0.05*mean {

@@ -420,8 +420,7 @@ func (d *document) Render(ctx context.Context, n, dpi int, clip *sheaf.Box) ([]b
 	return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %v.", n, err)
 }
 
-// clipped returns the part of a drawn page within a box, or the page if that is
-// empty.
+// clipped returns the part of a drawn page within a box, or the page if that is empty.
 func clipped(img *image.RGBA, clip *sheaf.Box, scale float64) image.Image {
 	if clip == nil {
 		return img

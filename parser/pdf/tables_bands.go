@@ -117,8 +117,7 @@ func (s *sheet) bandChain(chain []box, inTable []bool) []bool {
 
 func abs32(v float32) float32 { return max(v, -v) }
 
-// bandLines groups the words in an area into lines, and those into cells at wide
-// gaps.
+// bandLines groups the words in an area into lines, and those into cells at wide gaps.
 func (s *sheet) bandLines(area box, inTable []bool) []bandLine {
 	var at []int
 	words := s.page.words

@@ -10,8 +10,7 @@ import (
 // Statements and most tables of numbers are set without rules between their
 // columns: labels on the left, figures in columns on the right, a header of one or
 // more lines above. Their rows are found here, across the full page width and
-// before it is divided into columns, so that no gutter separates labels from
-// figures.
+// before it is divided into columns, so that no gutter separates labels from figures.
 
 // figureTables finds tables of figures among the words that are not yet in a table.
 func (s *sheet) figureTables(inTable []bool) []bool {

@@ -1,6 +1,5 @@
 // Package text is the format of plain text: prose, logs, source code and
-// configuration. Large files are read in parts. It runs in the parser's child
-// process.
+// configuration. Large files are read in parts. It runs in the parser's child process.
 package text
 
 import (

@@ -32,8 +32,7 @@ const (
 	// maxCellBytes is Excel's limit, 32,767 characters, in the longest UTF-8.
 	maxCellBytes = 4 * 32_767
 	// A shared string may be shown by any number of cells. Legitimate workbooks
-	// show at most some 20 bytes of text per byte of the file read; a bomb,
-	// millions.
+	// show at most some 20 bytes of text per byte of the file read; a bomb, millions.
 	maxTextRatio  = 200
 	freeTextBytes = 64 << 20
 )
@@ -214,8 +213,7 @@ func (w *workbook) readFormats(part string) {
 	}
 }
 
-// builtin returns the formats of ISO/IEC 29500-1, 18.8.30; 27–58 are East Asian
-// dates.
+// builtin returns the formats of ISO/IEC 29500-1, 18.8.30; 27–58 are East Asian dates.
 func builtin(id int) numberFormat {
 	switch {
 	case id == 9:
@@ -437,8 +435,7 @@ func (w *workbook) readStrings(ctx context.Context) error {
 	}
 }
 
-// column parses the letters of a cell reference: "AB12" is 27. -1 if there are
-// none.
+// column parses the letters of a cell reference: "AB12" is 27. -1 if there are none.
 func column(ref []byte) int {
 	n := 0
 	for _, c := range ref {

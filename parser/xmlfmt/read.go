@@ -498,8 +498,7 @@ func (n *node) mixed() bool {
 	return slices.ContainsFunc(n.children, func(c *node) bool { return c.name == "" && strings.TrimSpace(c.text) != "" })
 }
 
-// flat reports whether an element is empty, or contains only text or fields with
-// text.
+// flat reports whether an element is empty, or contains only text or fields with text.
 func (n *node) flat() bool {
 	return !slices.ContainsFunc(n.children, func(c *node) bool { return c.elements() > 0 })
 }

@@ -1,5 +1,4 @@
-// Package grid converts cells that span rows and columns into a table of plain
-// rows.
+// Package grid converts cells that span rows and columns into a table of plain rows.
 package grid
 
 import (

@@ -32,8 +32,7 @@ const (
 	BlockRows = 500
 	// blockBytes ends a block of long cells early.
 	blockBytes = 4 << 20
-	// blockCells ends a block early if its widest row would widen the others too
-	// much.
+	// blockCells ends a block early if its widest row would widen the others too much.
 	blockCells = 1 << 19
 	// MaxCellBytes truncates a cell. Excel's own limit is 32,767 characters.
 	MaxCellBytes = 1 << 20

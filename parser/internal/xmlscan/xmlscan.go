@@ -365,8 +365,7 @@ func (s *Scanner) tag() (Kind, error) {
 	return Start, nil
 }
 
-// tagEnd finds the '>' that ends the tag at pos; attribute values may contain
-// others.
+// tagEnd finds the '>' that ends the tag at pos; attribute values may contain others.
 func (s *Scanner) tagEnd() (int, error) {
 	quote := byte(0)
 	for i := 1; ; {

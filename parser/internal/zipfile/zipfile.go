@@ -20,8 +20,7 @@ import (
 )
 
 // Limits. The largest legitimate files seen: a workbook of 1,000,000 rows has one
-// part of 560 MB that is 25 times its compressed size, and a slide deck 4,000
-// entries.
+// part of 560 MB that is 25 times its compressed size, and a slide deck 4,000 entries.
 const (
 	MaxEntries    = 65_000
 	MaxTotalBytes = 4 << 30   // inflated, total read from one archive

@@ -30,8 +30,7 @@ func Impostor(t testing.TB, way, module string) string {
 	return path
 }
 
-// Deceivers are the ways in which an otherwise working Impostor misbehaves at a
-// page.
+// Deceivers are the ways in which an otherwise working Impostor misbehaves at a page.
 var Deceivers = []string{"dies", "hangs", "garbage", "long-frame", "cut-frame", "unknown-frame", "no-page", "twice", "odd-runs", "wild-font", "too-many-rules", "no-end", "wild-end", "asks-outside"}
 
 // Slow is an Impostor that computes for a second before it answers a page request,

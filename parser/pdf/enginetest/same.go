@@ -30,8 +30,7 @@ func Helper(t testing.TB) string {
 }
 
 // Fixtures are files on which engines built from the same PDFium must agree to the
-// last bit: everything a page may hold, more of it than is read at once, and
-// damage.
+// last bit: everything a page may hold, more of it than is read at once, and damage.
 func Fixtures() map[string][]byte {
 	words := func(n int, font string) string {
 		var b strings.Builder

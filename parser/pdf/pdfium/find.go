@@ -41,8 +41,7 @@ type Found struct {
 	// Why is the reason WebAssembly is used although a program was looked for;
 	// otherwise "".
 	Why string
-	// Absent means that there is no program, on a system for which one can be
-	// built.
+	// Absent means that there is no program, on a system for which one can be built.
 	Absent bool
 }
 

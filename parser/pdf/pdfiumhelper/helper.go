@@ -124,8 +124,7 @@ const (
 	maxPayload  = 64 << 10
 	maxPassword = 8<<10 - 5
 	maxFonts    = 32 << 10
-	// maxFrames limits the frames of an answer: no page, outline or picture has
-	// more.
+	// maxFrames limits the frames of an answer: no page, outline or picture has more.
 	maxFrames = 200_000
 )
 
