@@ -206,8 +206,8 @@ func run(ctx context.Context) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// choose picks the measures for which a name is a prefix or an extension of a
-// requested one.
+// choose picks the measures with a name that is a prefix of a requested one, or
+// vice versa.
 func choose(only string) ([]measure, error) {
 	if only == "" {
 		return measures, nil

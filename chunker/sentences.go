@@ -105,8 +105,8 @@ func unwrap(text string) string {
 	return string(b)
 }
 
-// Abbreviations that are often followed by a capital letter; UAX #29 itself handles
-// those before a lower-case one.
+// abbreviations are those often followed by a capital letter; UAX #29 itself
+// handles those before a lower-case one.
 var abbreviations = map[string]bool{}
 
 func init() {

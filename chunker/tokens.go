@@ -80,8 +80,8 @@ func joinedTokens(sep, text string, tokens int) int {
 	return CountTokens(sep + text)
 }
 
-// Referenced directly rather than by name, to keep the vocabularies of other
-// encodings, 10 MB, out of the binary.
+// cl100k is referenced directly rather than by name, to keep the vocabularies of
+// other encodings, 10 MB, out of the binary.
 var cl100k = sync.OnceValue(codec.NewCl100kBase)
 
 // The cache is direct-mapped: a new word replaces the old one in its slot. So it

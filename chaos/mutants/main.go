@@ -34,8 +34,8 @@ type mutant struct {
 // statement containing one begins that far above it.
 const reach = 12
 
-// The rollup counts under the document's lock, and the statement that ends it
-// counts again.
+// counted: the rollup counts under the document's lock, and the statement that ends
+// it counts again.
 var counted = &mutant{guard: "finalize guard: every task has ended, as counted", old: `&& (\w+)\.\w+ == 0:`, new: `&& $1.started:`}
 
 const redisOrder = "^TestContract$/(Places|Equal|Large|NoPhase|Window)|TestExecutorsOfTheVersionBefore"

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Set by the linker, -ldflags "-X sheaf/internal/buildinfo.version=…"; empty in a
-// build not made by the Makefile.
+// version, commit and date are set by the linker, -ldflags "-X
+// sheaf/internal/buildinfo.version=…"; empty in a build not made by the Makefile.
 var version, commit, date string
 
 // Info describes a build.

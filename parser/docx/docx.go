@@ -609,7 +609,7 @@ func (r *reader) endTable() error {
 			return err
 		}
 	}
-	for _, b := range t.silent { // after the table, next to which they are
+	for _, b := range t.silent { // after the table to which they belong
 		if err := r.add(b); err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ const (
 	// maxFileBytes limits a file. LibreOffice takes up to 20 times the file's size
 	// in memory.
 	maxFileBytes = 256 << 20
-	// Per conversion. Measured: 1.4 s and 216 MB for a small file; of 20 decks one
-	// took 1.9 GB.
+	// maxMemoryBytes and timeout apply per conversion. Measured: 1.4 s and 216 MB
+	// for a small file; of 20 decks one took 1.9 GB.
 	maxMemoryBytes = 3 << 30
 	timeout        = 5 * time.Minute
 	// maxConvertedBytes limits LibreOffice's output; the formats that read it have

@@ -53,9 +53,9 @@ func (w *writer) atLeast(h, times float32) bool {
 	return false
 }
 
-// Headings are larger than the body, or bold and alone on their line. The level
-// follows from the leading number ("2.1" is level 2), otherwise from the size, on a
-// scale that does not depend on which pages were read together.
+// write turns all regions into blocks. Headings are larger than the body, or bold
+// and alone on their line. The level follows from the leading number ("2.1" is
+// level 2), otherwise from the size, independent of which pages were read together.
 func (w *writer) write() {
 	for r := range w.sheet.regions {
 		w.region(&w.sheet.regions[r])

@@ -13,8 +13,8 @@ import (
 // if the last page exists, or if most pages do and the rest may have been lost:
 // those count as unreadable.
 const (
-	// A page takes some 10 bytes of a file at least, if it is blank and in a
-	// compressed object stream.
+	// bytesPerPage: a page takes some 10 bytes of a file at least, if it is blank
+	// and in a compressed object stream.
 	freePages    = 1_000
 	bytesPerPage = 8
 	lastPages    = 8 // at least one of which must exist

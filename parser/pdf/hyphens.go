@@ -36,7 +36,7 @@ func (s *sheet) broken(head, next string, texts []string) bool {
 	stem, tail = strings.ToLower(stem), strings.ToLower(tail)
 	known, halves := wordlist.Has(stem+tail), wordlist.Has(stem) && wordlist.Has(tail)
 	if known && !halves && !s.says(stem+"-"+tail, texts) {
-		return true // most words are
+		return true // as for most words
 	}
 	if joined, parted := s.says(stem+tail, texts), s.says(stem+"-"+tail, texts); joined != parted {
 		return joined

@@ -30,8 +30,8 @@ const (
 	levelShare     = 0.4  // of a sidebar's lines may share a baseline with the text beside it; in rows of cells more do
 )
 
-// gutterSearch defines a gutter: text at most share of its mean height, counting
-// segments at most widest of the region's width.
+// gutterSearch defines a gutter: text covers at most share of its mean height
+// there, counting segments at most widest of the region's width.
 type gutterSearch struct{ share, widest float32 }
 
 // gutterSearches are tried in turn: as is, without titles over both columns, and
@@ -63,8 +63,8 @@ const (
 	fewObjects = 5  // fewer drawings are a frame on an empty page
 )
 
-// Tables drawn with white space. Source: the ICDAR 2013 competition; guarded by
-// -only tables.
+// minStreamRows is for tables drawn with white space. Source: the ICDAR 2013
+// competition; guarded by -only tables.
 const minStreamRows = 3 // with cells
 
 // Tables with rules. Source: the ICDAR 2013 competition; guarded by -only tables.

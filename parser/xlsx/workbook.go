@@ -31,8 +31,9 @@ const (
 	maxBufferedBytes = 48 << 20
 	// maxCellBytes is Excel's limit, 32,767 characters, in the longest UTF-8.
 	maxCellBytes = 4 * 32_767
-	// A shared string may be shown by any number of cells. Legitimate workbooks
-	// show at most some 20 bytes of text per byte of the file read; a bomb, millions.
+	// maxTextRatio: a shared string may be shown by any number of cells. Legitimate
+	// workbooks show at most some 20 bytes of text per byte of the file read; a
+	// bomb, millions.
 	maxTextRatio  = 200
 	freeTextBytes = 64 << 20
 )

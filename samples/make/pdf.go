@@ -39,8 +39,8 @@ var (
 	fonts = []*font{regular, bold, mono}
 )
 
-// Characters beyond ASCII that the handbook uses: their WinAnsi codes and
-// widths, which both Helvetica faces share.
+// beyond are the non-ASCII characters that the handbook uses: their WinAnsi codes
+// and widths, which both Helvetica faces share.
 var beyond = map[rune]struct {
 	code  byte
 	width int

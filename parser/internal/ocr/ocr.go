@@ -24,7 +24,8 @@ import (
 const (
 	// revision changes whenever the same picture would yield different text.
 	revision = "2 "
-	// Per page. Measured: 2 CPU-seconds and 84 MB at 200 dpi.
+	// timeout and the limits below apply per page. Measured: 2 CPU-seconds and 84
+	// MB at 200 dpi.
 	timeout        = 2 * time.Minute
 	maxMemoryBytes = 1 << 30
 	maxOutputBytes = 32 << 20

@@ -150,7 +150,7 @@ func Invalid(kind, format string, args ...any) *sheaf.Failure {
 	return f
 }
 
-// Office programs compare part names without regard to case, and some write
+// fold normalizes a part name: office programs ignore case, and some write
 // backslashes.
 func fold(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "/"))

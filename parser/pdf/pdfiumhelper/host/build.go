@@ -1,6 +1,6 @@
 //go:build ignore
 
-// This program builds sheaf-pdfium: the WebAssembly module that the engine
+// Command build makes sheaf-pdfium: the WebAssembly module that the engine
 // pdfiumwasm runs, translated to C by wasm2c, and host.c, linked into one static
 // program. `make helper` runs it in the root of the repository. The same module,
 // compilers and target produce the same bytes.

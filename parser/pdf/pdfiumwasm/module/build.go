@@ -1,6 +1,6 @@
 //go:build ignore
 
-// This program builds pdfium.wasm, the module that the engine runs, from the one in
+// Command build makes pdfium.wasm, the module that the engine runs, from the one in
 // go-pdfium. See README.md.
 package main
 
