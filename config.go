@@ -5,12 +5,12 @@ import (
 	"reflect"
 )
 
-// ParseConfig says how a document becomes chunks. It is one layer: the
-// settings of a dataset, of an upload over them, of a re-parse over those.
-// Package settings describes each setting, merges layers and has the defaults.
+// ParseConfig describes how a document is split into chunks. It is one layer: a
+// dataset's settings, an upload's overrides, or a re-parse's overrides. Package
+// settings describes each setting, merges layers and has the defaults.
 type ParseConfig struct {
 	ChunkMethod       Opt[string]   `json:"chunk_method,omitzero"`       // how blocks become chunks
-	ChunkTokenNum     Opt[int]      `json:"chunk_token_num,omitzero"`    // most tokens (cl100k_base) in a chunk
+	ChunkTokenNum     Opt[int]      `json:"chunk_token_num,omitzero"`    // maximum tokens (cl100k_base) per chunk
 	Delimiter         Opt[string]   `json:"delimiter,omitzero"`          // characters that end a piece; `backticked` strings always cut
 	OverlappedPercent Opt[int]      `json:"overlapped_percent,omitzero"` // 0–50: tokens of a chunk repeated at the start of the next
 	ChildrenDelimiter Opt[string]   `json:"children_delimiter,omitzero"` // cuts chunks into children, written like Delimiter
@@ -19,13 +19,13 @@ type ParseConfig struct {
 	ImageContextSize  Opt[int]      `json:"image_context_size,omitzero"` // tokens of text around an image embedded with it
 	TableContextSize  Opt[int]      `json:"table_context_size,omitzero"` // tokens of text around a table embedded with it
 	OCRPictures       Opt[bool]     `json:"ocr_pictures,omitzero"`       // text in pictures of documents, decks and books
-	AutoKeywords      Opt[int]      `json:"auto_keywords,omitzero"`      // keywords a chunk, by the chat model, else by counting
-	AutoQuestions     Opt[int]      `json:"auto_questions,omitzero"`     // questions a chunk answers, by the chat model
-	AutoContext       Opt[bool]     `json:"auto_context,omitzero"`       // a sentence or two, by the chat model, on where a chunk stands
+	AutoKeywords      Opt[int]      `json:"auto_keywords,omitzero"`      // keywords per chunk: from the chat model, otherwise by term frequency
+	AutoQuestions     Opt[int]      `json:"auto_questions,omitzero"`     // questions per chunk, from the chat model
+	AutoContext       Opt[bool]     `json:"auto_context,omitzero"`       // a sentence or two from the chat model that situates the chunk
 	PII               Opt[string]   `json:"pii,omitzero"`                // personal data: "none", "find" or "redact"
-	TagKBIDs          Opt[[]string] `json:"tag_kb_ids,omitzero"`         // datasets cut by method tag whose tags the chunks get
-	TopNTags          Opt[int]      `json:"topn_tags,omitzero"`          // tags a chunk gets
-	Flow              Opt[string]   `json:"flow,omitzero"`               // what is done with the document: a flow or a version of one
+	TagKBIDs          Opt[[]string] `json:"tag_kb_ids,omitzero"`         // datasets (chunk method "tag") whose tags the chunks get
+	TopNTags          Opt[int]      `json:"topn_tags,omitzero"`          // tags per chunk
+	Flow              Opt[string]   `json:"flow,omitzero"`               // the flow that processes the document, or a version of one
 	TaskPageSize      Opt[int]      `json:"task_page_size,omitzero"`     // pages per task
 	Pages             Opt[[]Range]  `json:"pages,omitzero"`              // units to read
 	TableRows         Opt[int]      `json:"table_rows,omitzero"`         // rows per task of a spreadsheet or CSV
@@ -33,13 +33,13 @@ type ParseConfig struct {
 	MediaType         Opt[string]   `json:"media_type,omitzero"`         // overrides what sniffing found
 	Password          Opt[string]   `json:"password,omitzero"`           // write-only: never returned
 
-	// Of a dataset alone: what runs over it are asked for.
+	// Datasets only: options for runs over the dataset.
 	Raptor   Opt[RunConfig] `json:"raptor,omitzero"`
 	GraphRAG Opt[RunConfig] `json:"graphrag,omitzero"`
 }
 
-// RunConfig is what runs of a kind over a dataset are asked for, under RAGFlow's
-// names, and whether they begin by themselves: use_raptor, use_graphrag.
+// RunConfig holds the options of one kind of run over a dataset, under RAGFlow's
+// names, including whether it starts automatically: use_raptor, use_graphrag.
 type RunConfig map[string]any
 
 // UnmarshalJSON sets what the object names and leaves the rest as it is. A
@@ -63,9 +63,9 @@ func (c *ParseConfig) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Opt is a value that a layer of settings sets, also to zero, sets to null, or
-// leaves out, which is the zero Opt. Null gives the setting back to the layer
-// below. JSON keeps the three apart in a field with omitzero.
+// Opt is a setting that a layer sets (possibly to zero), sets to null, or omits; the
+// zero Opt is omitted. Null falls back to the layer below. In JSON, omitzero on the
+// field keeps the three apart.
 type Opt[T any] struct {
 	V     T // zero unless it is set
 	state optState
@@ -78,22 +78,22 @@ const (
 	optNull
 )
 
-// Set is a value that is set.
+// Set returns an Opt set to v.
 func Set[T any](v T) Opt[T] { return Opt[T]{V: v, state: optSet} }
 
-// IsSet reports whether the value is set, and not to null.
+// IsSet reports whether the value is set and not null.
 func (o Opt[T]) IsSet() bool { return o.state == optSet }
 
 // IsNull reports whether the value is set to null.
 func (o Opt[T]) IsNull() bool { return o.state == optNull }
 
-// IsZero reports whether the value is left out.
+// IsZero reports whether the value is omitted.
 func (o Opt[T]) IsZero() bool { return o.state == 0 }
 
-// Any is V, for who knows a setting by its name alone.
+// Any returns V, for callers that know a setting only by name.
 func (o Opt[T]) Any() any { return o.V }
 
-// MarshalJSON writes null for what is not set, and [] for an empty list.
+// MarshalJSON writes null for a value that is not set, and [] for an empty list.
 func (o Opt[T]) MarshalJSON() ([]byte, error) {
 	if !o.IsSet() {
 		return []byte("null"), nil

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// What a parser makes of a document, and what a chunker makes of that.
+// The output of parsers, and of chunkers.
 
 // Box is a rectangle on a unit, in points (1/72 inch) with the origin at the
 // top left of the page as it is displayed.
@@ -50,23 +50,23 @@ type Block struct {
 	Table *Table
 	Lang  string // of a code block: its programming language, when known
 	Links []Link `json:",omitempty"` // in order of their text; nil where the format has none
-	// Picture names the picture of an image block inside its file, as
-	// parser.Illustrated takes it; "" where there is none to draw. Such a block
-	// may have no Text: the picture then belongs to what stands beside it.
+	// Picture names the picture of an image block within the file, as passed to
+	// parser.Illustrated; "" when there is none to draw. Such a block may have no Text:
+	// the picture then belongs to the neighbouring block.
 	Picture string `json:",omitempty"`
 }
 
-// Link is where the bytes [Start, End) of a block's text lead: to an address, or
-// to a unit of the same document. In a table Start and End are rows, the header
-// being row 0 where there is one.
+// Link is the target of the bytes [Start, End) of a block's text: an address, or a
+// unit of the same document. In a table Start and End are rows; the header, if any,
+// is row 0.
 type Link struct {
 	Start, End int
 	URI        string // empty for a link inside the document
 	Page       int    // 0 for an address
 }
 
-// Table is a grid of cells. Rows excludes the header. Every row has
-// len(Columns) cells, or, where Columns is empty, as many as the widest row.
+// Table is a grid of cells. Rows excludes the header. Every row has len(Columns)
+// cells or, when Columns is empty, as many as the widest row.
 type Table struct {
 	Name     string   // sheet or caption, when known
 	Columns  []string // header, one per column; nil when the table has none
@@ -75,12 +75,12 @@ type Table struct {
 	FirstRow int         // unit number of Rows[0] where the unit is the row, else 0
 	RowBoxes []Box       // one per row, or nil
 	Box      *Box        // of the whole table, or nil
-	Spans    []TableSpan `json:",omitempty"` // cells that cover more than their own place
+	Spans    []TableSpan `json:",omitempty"` // cells that span several columns or rows
 }
 
-// TableSpan is a cell that covers Rows × Columns places. Its text stands at the
-// first of them, the others are empty. Row counts from the header, where the
-// table has one, else from Rows[0].
+// TableSpan is a cell that spans Rows × Columns places. Its text is in the first of
+// them; the others are empty. Row counts from the header if the table has one,
+// otherwise from Rows[0].
 type TableSpan struct{ Row, Column, Rows, Columns int }
 
 // UnitStatus is the verdict on one unit in the page ledger.
@@ -89,13 +89,13 @@ type UnitStatus string
 const (
 	UnitOK      UnitStatus = "ok"
 	UnitOCR     UnitStatus = "ocr"     // text came from optical recognition
-	UnitBlank   UnitStatus = "blank"   // opened and holds nothing to read
+	UnitBlank   UnitStatus = "blank"   // opened, and contains nothing to read
 	UnitSkipped UnitStatus = "skipped" // deliberately not read; the code says why
 	UnitFailed  UnitStatus = "failed"  // could not be read; the code says why
 )
 
-// UnitResult is what became of one unit. For formats whose unit is the row a
-// single result may stand for a run of rows: it then covers Unit..LastUnit.
+// UnitResult is the outcome of one unit. For formats whose unit is the row, one
+// result may cover a run of rows: Unit..LastUnit.
 type UnitResult struct {
 	Unit     int
 	LastUnit int // 0 means Unit
@@ -106,12 +106,12 @@ type UnitResult struct {
 	Width    float64 // points, as displayed; 0 where the format has no geometry
 	Height   float64
 	Blocks   []Block
-	Running  []string `json:",omitempty"` // running headers and footers, which no block holds: one line each
+	Running  []string `json:",omitempty"` // running headers and footers, one line each; not in any block
 	Warnings []Warning
 	Layout   string `json:"-"` // for parser.Agreeing: bytes
-	// Detail is what the parser's process wrote last before it stopped on this
-	// unit: at most 4 KB of UTF-8. Set by who watches the process alone; what a
-	// process sends has none. It may quote the document.
+	// Detail is the parser process's last output before it stopped on this unit: at
+	// most 4 KB of UTF-8. Only the supervising process sets it; results sent by the
+	// parser never have it. It may quote the document.
 	Detail string `json:",omitempty"`
 }
 
@@ -131,11 +131,11 @@ type LedgerRun struct {
 	Message string     `json:"message,omitempty"`
 }
 
-// Ledger is the verdicts on a range's units: sorted, disjoint, without gaps.
+// Ledger holds the verdicts on a range's units: sorted, disjoint, without gaps.
 type Ledger []LedgerRun
 
-// Add appends a verdict on units from..to, joining it to the last run when
-// they say the same. Calls must come in order.
+// Add appends a verdict on units from..to, merging it into the last run when the two
+// are identical. Calls must come in order.
 func (l Ledger) Add(run LedgerRun) Ledger {
 	if n := len(l); n > 0 {
 		last := &l[n-1]
@@ -147,7 +147,7 @@ func (l Ledger) Add(run LedgerRun) Ledger {
 	return append(l, run)
 }
 
-// LedgerCounts is a ledger summed.
+// LedgerCounts is a ledger summed by status.
 type LedgerCounts struct {
 	OK      int `json:"ok"`
 	OCR     int `json:"ocr"`
@@ -192,13 +192,13 @@ const (
 	ChunkTable ChunkKind = "table"
 	ChunkCode  ChunkKind = "code"
 	ChunkImage ChunkKind = "image"
-	// ChunkSummary is a summary of other chunks, which a run over the dataset made.
+	// ChunkSummary is a summary of other chunks, made by a run over the dataset.
 	ChunkSummary ChunkKind = "summary"
 )
 
-// Chunk is the piece of a document that search returns. It is immutable: it
-// belongs to one range result for ever, and is visible exactly while a live
-// generation lists that range.
+// Chunk is the piece of a document that search returns. It is immutable: it belongs
+// to one range result forever, and is visible exactly while a live generation lists
+// that range.
 type Chunk struct {
 	ID          string            `json:"id"`
 	DocumentID  string            `json:"document_id"`
@@ -211,40 +211,41 @@ type Chunk struct {
 	Pages       []int             `json:"pages"`
 	Boxes       []Box             `json:"boxes"`
 	HeadingPath []string          `json:"heading_path"`
-	Floor       int               `json:"-"`                 // while chunks are made: see Floor
-	Columns     map[string]any    `json:"columns,omitempty"` // of a table: the type of each column; of a row by itself (method table): its values
+	Floor       int               `json:"-"`                 // only while chunks are being made; see Floor
+	Columns     map[string]any    `json:"columns,omitempty"` // of a table: each column's type; of a single row (method table): its values
 	Metadata    map[string]string `json:"metadata,omitempty"`
-	// Role is "" for an ordinary chunk, else what it is beside the text itself.
+	// Role is "" for an ordinary chunk; otherwise the chunk repeats text of others.
 	Role ChunkRole `json:"role,omitempty"`
 	// Parent is the text that a child was cut from; "" for all others.
 	Parent string `json:"parent,omitempty"`
-	// Context is text that stands around the chunk or tells where it belongs:
-	// embedded and indexed before Text, and no part of what is cited.
+	// Context is text surrounding the chunk, or text that situates it. It is embedded
+	// and indexed before Text but is not part of the citation.
 	Context   string   `json:"context,omitempty"`
 	Keywords  []string `json:"keywords,omitempty"`
 	Questions []string `json:"questions,omitempty"` // that the chunk answers
 	Language  string   `json:"language,omitempty"`  // of Text, ISO 639-1; "" when unknown
 	Tags      []Tag    `json:"tags,omitempty"`      // best first
-	// Of a summary: 1 for one of chunks, else one more than that of what it sums up;
-	// and the ids of the chunks that it sums up, summaries among them.
+	// Summaries only. Layer is 1 for a summary of chunks, otherwise one more than the
+	// layer it summarizes; Children are the ids of the chunks (or summaries) it
+	// summarizes.
 	Layer    int      `json:"layer,omitempty" doc:"of a summary: 1 for one of chunks, else one more than that of what it sums up"`
 	Children []string `json:"children,omitempty" doc:"of a summary: ids of the chunks that it sums up, summaries among them"`
 }
 
-// Tag is a label of a chunk: its own in a tag set, else one that chunks of a
-// tag set near to it have.
+// Tag is a label of a chunk: in a tag set, its own; otherwise one taken from the
+// nearest chunks of a tag set.
 type Tag struct {
 	Name   string  `json:"name"`
 	Weight float64 `json:"weight"` // above 0, at most 1
 }
 
-// MetadataTitle is the key of a document's metadata, which its chunks carry, that
-// holds its title: what the file itself says, or what was given at upload.
+// MetadataTitle is the metadata key of a document's title, which its chunks carry:
+// the one in the file, or the one given at upload.
 const MetadataTitle = "title"
 
-// Place is where a chunk of a file of that name stands in words: the title of
-// its document, unless the name, the first heading or nothing at all says that,
-// and the headings above it, outermost first.
+// Place returns the chunk's position in words: its document's title and the headings
+// above the chunk, outermost first. The title is omitted when it is empty or when
+// the file's name or the first heading already says it.
 func (c *Chunk) Place(name string) []string {
 	title := strings.Join(strings.Fields(c.Metadata[MetadataTitle]), " ")
 	said := lettersOf(title)
@@ -267,41 +268,39 @@ func lettersOf(s string) string {
 	}, s)
 }
 
-// MetadataLinks is the key of a chunk's metadata that holds the addresses which
-// its text leads to, one a line.
+// MetadataLinks is the key of a chunk's metadata that holds the addresses its text
+// links to, one per line.
 const MetadataLinks = "links"
 
-// MetadataLabels is the key of a chunk's metadata that holds what the document
-// itself calls the chunk's pages or parts, one a line: printed page numbers,
-// times of a recording, names of attachments. It is absent where the document
-// calls them nothing but their number.
+// MetadataLabels is the key of a chunk's metadata that holds the document's own
+// names for the chunk's pages or parts, one per line: printed page numbers, times in
+// a recording, names of attachments. It is absent when these are plain unit numbers.
 const MetadataLabels = "labels"
 
-// MetadataFigures is the key of a chunk's metadata that says where the figures
-// stand whose captions the chunk holds, or that follow its text without one: a
-// line each, "page:x0,y0,x1,y1", in points as a Box, the caption included.
+// MetadataFigures is the key of a chunk's metadata that locates figures: those whose
+// captions the chunk holds, and those without a caption that follow its text. One
+// line each, "page:x0,y0,x1,y1", in points as in Box, including the caption.
 const MetadataFigures = "figures"
 
-// MetadataPictures is the key of a chunk's metadata that names the pictures
-// inside the file, one a line, that the chunk describes, is the caption of, or
-// is followed by. The names hold for this version of the file alone.
+// MetadataPictures is the key of a chunk's metadata that names the pictures in the
+// file, one per line, that the chunk describes, captions, or is followed by. The
+// names are valid only for this version of the file.
 const MetadataPictures = "pictures"
 
-// MetadataAdded is the key of a chunk's metadata that lists, with spaces between,
-// the names which nodes of a flow added to it.
+// MetadataAdded is the key of a chunk's metadata that lists, space-separated, the
+// names that flow nodes added to it.
 const MetadataAdded = "added"
 
-// MetadataPersonal is the key of a chunk's metadata that names the kinds of
-// personal data that its text holds, or held before they were replaced: EMAIL,
-// PHONE, CARD, IBAN, IP, NATIONAL_ID, one a line. It is there where the setting
-// pii asks for it.
+// MetadataPersonal is the key of a chunk's metadata that lists the kinds of personal
+// data its text contains, or contained before redaction: EMAIL, PHONE, CARD, IBAN,
+// IP, NATIONAL_ID, one per line. It is present when the setting pii asks for it.
 const MetadataPersonal = "personal_data"
 
-// MetadataLayer is the key of a summary's metadata that holds its Layer: what has
-// it is a summary.
+// MetadataLayer is the key of a summary's metadata that holds its Layer; only
+// summaries have it.
 const MetadataLayer = "summary_layer"
 
-// ChunkRole tells chunks that repeat text of others from those that hold it.
+// ChunkRole distinguishes chunks that repeat text of others from ordinary ones.
 type ChunkRole string
 
 const (
@@ -310,7 +309,7 @@ const (
 	RoleSummary  ChunkRole = "summary"  // sentences of a section
 )
 
-// OrdinalBase is the ordinal of the first chunk of a range that starts at
-// unit from: ordinals must grow over the document although its ranges are
-// chunked apart. A range may hold up to 1<<16 chunks a unit.
+// OrdinalBase is the ordinal of the first chunk of a range that starts at unit from.
+// Ranges are chunked independently, but ordinals must increase across the document.
+// A range may hold up to 1<<16 chunks per unit.
 func OrdinalBase(from int) int { return from << 16 }

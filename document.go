@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DocumentState is the state of a document, and of a job, which folds those of
-// its documents.
+// DocumentState is the state of a document, or of a job as the rollup of its
+// documents' states.
 type DocumentState string
 
 const (
@@ -75,19 +75,19 @@ type Dataset struct {
 	UpdatedAt   time.Time   `json:"updated_at"`
 }
 
-// Attributes are what programs store with a dataset or a document: JSON values by
-// a key, which begins with the program's name ("crm.id"). The pipeline does not
-// read them, and no search finds them. Values stay as they were written: decoded,
-// large integers would lose digits.
+// Attributes are JSON values that client programs store with a dataset or a
+// document, by keys that begin with the program's name ("crm.id"). The pipeline does
+// not read them and search does not see them. Values are kept as written: decoding
+// would lose the digits of large integers.
 type Attributes map[string]json.RawMessage
 
-// Bounds of attributes, as JSON: lists show up to a thousand documents with theirs.
+// Limits on attributes, as JSON: lists show up to a thousand documents with theirs.
 const (
 	MaxDatasetAttributes  = 256 << 10
 	MaxDocumentAttributes = 16 << 10
 )
 
-// Change lays to over a: a key with null is taken out. It leaves both as they are.
+// Change merges to over a; a null value removes its key. Neither map is modified.
 func (a Attributes) Change(to Attributes) Attributes {
 	out := maps.Clone(a)
 	if out == nil {
@@ -101,8 +101,8 @@ func (a Attributes) Change(to Attributes) Attributes {
 	return out
 }
 
-// Encode is a as JSON, "" where it holds nothing. An error is of the kind ErrInvalid
-// and says whose they are: those that take more than most bytes are refused.
+// Encode returns a as JSON, or "" when it is empty. More than most bytes are
+// refused; errors are ErrInvalid and name the owner, of.
 func (a Attributes) Encode(of string, most int) (string, error) {
 	if len(a) == 0 {
 		return "", nil
@@ -117,7 +117,7 @@ func (a Attributes) Encode(of string, most int) (string, error) {
 	return string(text), nil
 }
 
-// Document is a file and what became of it.
+// Document is a file and its processing state.
 type Document struct {
 	ID             string            `json:"id"`
 	TenantID       string            `json:"-"`
@@ -143,17 +143,17 @@ type Document struct {
 	Metadata       map[string]string `json:"metadata"`
 	Attributes     Attributes        `json:"attributes,omitempty"`
 	DuplicateOf    string            `json:"duplicate_of,omitempty"`
-	ParentID       string            `json:"parent_id,omitempty"` // the archive that it is a file of
-	Path           string            `json:"path,omitempty"`      // in that archive
-	Depth          int               `json:"-"`                   // archives around it; 0 for what was uploaded
+	ParentID       string            `json:"parent_id,omitempty"` // the archive it is a member of
+	Path           string            `json:"path,omitempty"`      // within that archive
+	Depth          int               `json:"-"`                   // archives around it; 0 for an uploaded file
 	JobID          string            `json:"job_id,omitempty"`
 	Lane           Lane              `json:"lane"`
 	CreatedAt      time.Time         `json:"created_at"`
 	UpdatedAt      time.Time         `json:"updated_at"`
 	StartedAt      time.Time         `json:"started_at,omitzero"`
 	FinishedAt     time.Time         `json:"finished_at,omitzero"`
-	NotBefore      time.Time         `json:"not_before,omitzero"` // of a queued document that waits for the time it was asked for
-	FinalizeEpoch  int64             `json:"-"`                   // grows each time a generation is decided complete
+	NotBefore      time.Time         `json:"not_before,omitzero"` // of a queued document: its scheduled time
+	FinalizeEpoch  int64             `json:"-"`                   // increases each time a generation is found complete
 }
 
 // Generation is one parse request of a document and its outcome.
@@ -176,7 +176,7 @@ type Generation struct {
 	Flow        *FlowDecision `json:"-"` // nil for the standard pipeline
 }
 
-// JobKind says what a job was asked to do.
+// JobKind is what a job was asked to do.
 type JobKind string
 
 const (
@@ -185,17 +185,16 @@ const (
 	JobRetry   JobKind = "retry"
 )
 
-// Job is one request over one or many documents: the thing that a caller
-// waits for.
+// Job is one request over one or many documents: the thing a caller waits for.
 type Job struct {
 	ID         string         `json:"id"`
 	TenantID   string         `json:"-"`
 	DatasetID  string         `json:"dataset_id"`
 	Kind       JobKind        `json:"kind"`
-	Name       string         `json:"name"`                // as its sender calls it, or by its first files
+	Name       string         `json:"name"`                // set by the client, or taken from its first files
 	Requester  string         `json:"requester,omitempty"` // the name of the key that asked for it
-	OpenUntil  time.Time      `json:"open_until,omitzero"` // of a job that takes more files: when it closes unless some come
-	Files      []string       `json:"-"`                   // the first that it was given, by which it is called
+	OpenUntil  time.Time      `json:"open_until,omitzero"` // of a job that accepts more files: when it closes unless some arrive
+	Files      []string       `json:"-"`                   // the first files it was given, for its name
 	State      DocumentState  `json:"state"`
 	Paused     bool           `json:"paused"`
 	Progress   float64        `json:"progress"`
@@ -205,16 +204,16 @@ type Job struct {
 	Usage      Usage          `json:"usage"`
 	Reused     Reused         `json:"reused"`
 	Queue      *QueuePosition `json:"queue,omitempty"`
-	// UnservedPools are those in which tasks of the job wait and that no executor
-	// serves. Lists of jobs leave it out.
+	// UnservedPools are the pools in which tasks of the job wait but which no executor
+	// serves. Lists of jobs omit it.
 	UnservedPools []string  `json:"unserved_pools,omitempty"`
-	NotBefore     time.Time `json:"not_before,omitzero"` // while documents wait for the time they were asked for
+	NotBefore     time.Time `json:"not_before,omitzero"` // while documents wait for their scheduled time
 	CreatedAt     time.Time `json:"created_at"`
 	StartedAt     time.Time `json:"started_at,omitzero"`
 	FinishedAt    time.Time `json:"finished_at,omitzero"`
 }
 
-// MaxJobDocuments is how many files one job takes.
+// MaxJobDocuments is the maximum number of files per job.
 const MaxJobDocuments = 10_000
 
 // JobDocuments counts a job's documents by state.
@@ -227,15 +226,15 @@ type JobDocuments struct {
 type JobStage struct {
 	Name       string    `json:"name"` // parse, chunk, embed, index
 	Total      int       `json:"total"`
-	Done       int       `json:"done"`   // have passed the stage, with Reused
+	Done       int       `json:"done"`   // have passed the stage, including Reused
 	Failed     int       `json:"failed"` // ended in it; canceled tasks are neither done nor failed
-	Reused     int       `json:"reused"` // of those done: the stage did not run for them
+	Reused     int       `json:"reused"` // of Done: the stage did not run for them
 	Unit       string    `json:"unit"`
 	StartedAt  time.Time `json:"started_at,omitzero"`  // of the first stage: when the first task began
 	FinishedAt time.Time `json:"finished_at,omitzero"` // of the last stage: when the last task ended
 }
 
-// JobStatistics is what a job found out about the files it was given.
+// JobStatistics is what a job found out about its files.
 type JobStatistics struct {
 	Scanned   int `json:"scanned"`
 	New       int `json:"new"`
@@ -246,7 +245,7 @@ type JobStatistics struct {
 	Failed    int `json:"failed"`
 }
 
-// Reused is the receipt for work that did not have to be done again.
+// Reused counts the work that did not have to be repeated.
 type Reused struct {
 	Ranges int `json:"ranges"`
 	Pages  int `json:"pages"`
@@ -254,18 +253,18 @@ type Reused struct {
 	Tokens int `json:"tokens"`
 }
 
-// QueuePosition is how long a job may still take, honestly: as a range.
+// QueuePosition is an estimate of how long a job may still take, as a range.
 type QueuePosition struct {
 	AheadOwn    int `json:"ahead_own"`    // tasks of the same tenant that will be served first
 	AheadOthers int `json:"ahead_others"` // of other tenants
 	ETASeconds  ETA `json:"eta_seconds"`
-	// Delayed tells of work that was put off; nil where none is.
+	// Delayed describes postponed work; nil when there is none.
 	Delayed *Delay `json:"delayed,omitempty"`
 }
 
-// Delay is why a task waits though it could run, and until when.
+// Delay is why a runnable task is waiting, and until when.
 type Delay struct {
-	Reason string    `json:"reason"`  // in words, such as that the embedding server asks to slow down
+	Reason string    `json:"reason"`  // in words, e.g. that the embedding server asks to slow down
 	NextAt time.Time `json:"next_at"` // when it is tried again
 }
 
@@ -275,8 +274,8 @@ type ETA struct {
 	P90 *float64 `json:"p90"`
 }
 
-// PlanResult is what planning found out about the document itself; it is
-// written to the document and its generation with the completion of the plan.
+// PlanResult is what planning found out about the document. It is written to the
+// document and its generation when the plan completes.
 type PlanResult struct {
 	Parser   string // id and version, "pdf/1"
 	Unit     Unit
@@ -284,8 +283,8 @@ type PlanResult struct {
 	Metadata map[string]string // title, author, producer …
 	Warnings []Warning
 	Outline  json.RawMessage // []Heading
-	// KeepsOutline leaves the document's outline as it is: it is known when its
-	// ranges have been read, or was told by an earlier plan.
+	// KeepsOutline leaves the document's outline unchanged: it becomes known once the
+	// ranges are read, or an earlier plan already reported it.
 	KeepsOutline bool
 	Flow         *FlowDecision // nil for the standard pipeline
 }
@@ -294,19 +293,19 @@ type PlanResult struct {
 type FlowDecision struct {
 	Ref     string            `json:"ref"`             // contracts@3
 	Mode    string            `json:"mode"`            // whole or nodes
-	Reason  string            `json:"reason"`          // of the mode, a sentence
-	Nodes   []string          `json:"nodes"`           // ids in the order in which they run
-	Kinds   []string          `json:"kinds,omitempty"` // of Nodes, in their order
-	Tasks   []string          `json:"tasks,omitempty"` // ids of those that have tasks of their own
-	Last    []string          `json:"last,omitempty"`  // ids of those that run over the whole document, after its ranges
+	Reason  string            `json:"reason"`          // why this mode, in one sentence
+	Nodes   []string          `json:"nodes"`           // ids in execution order
+	Kinds   []string          `json:"kinds,omitempty"` // of Nodes, in the same order
+	Tasks   []string          `json:"tasks,omitempty"` // ids of nodes that have tasks of their own
+	Last    []string          `json:"last,omitempty"`  // ids of nodes that run over the whole document, after its ranges
 	Skipped map[string]string `json:"skipped,omitempty"`
-	Asks    []string          `json:"asks,omitempty"` // ids of those that ask a language model
+	Asks    []string          `json:"asks,omitempty"` // ids of nodes that call a language model
 }
 
-// MaxNameRunes bounds a document's name: what the store takes.
+// MaxNameRunes is the maximum length of a document's name in the store.
 const MaxNameRunes = 500
 
-// ClipName cuts a name that is too long in the middle, since its end tells the
+// ClipName shortens an overlong name in the middle, because its end shows the
 // format.
 func ClipName(name string) string {
 	if r := []rune(name); len(r) > MaxNameRunes {

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// Kinds of error that cross package borders. Adapters turn driver errors into
-// these (wrapped with %w), callers test with errors.Is, and the HTTP edge maps
-// each to one status.
+// Kinds of errors that cross package boundaries. Adapters turn driver errors into
+// these (wrapped with %w), callers test with errors.Is, and the HTTP edge maps each
+// to one status.
 var (
 	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("conflict")                // a unique key or an expected state is in the way
-	ErrStale        = errors.New("stale")                   // the epoch has moved on: somebody else owns the task now
+	ErrConflict     = errors.New("conflict")                // a unique key or an expected state prevents it
+	ErrStale        = errors.New("stale")                   // the epoch has moved on: another worker owns the task now
 	ErrInvalid      = errors.New("invalid")                 // the caller's input is wrong; retrying cannot help
 	ErrUnavailable  = errors.New("temporarily unavailable") // a dependency did not answer; retrying may help
 	ErrLimit        = errors.New("limit exceeded")          // a quota or a full queue
 	ErrUnauthorized = errors.New("unauthorized")            // no key, or an unknown one
 	ErrForbidden    = errors.New("forbidden")               // the key lacks the scope
-	ErrCanceled     = errors.New("canceled")                // somebody asked for it to stop
-	// ErrMisconfigured: a dependency answers, and refuses whatever this process
-	// asks: a wrong key, model or width of vectors. Work waits, at no cost, until
-	// an operator has cured it.
+	ErrCanceled     = errors.New("canceled")                // cancellation was requested
+	// ErrMisconfigured: a dependency responds but refuses every request of this
+	// process: wrong key, model or vector width. Work waits, at no cost, until an
+	// operator fixes it.
 	ErrMisconfigured = errors.New("a dependency refuses this process")
 	ErrReadOnly      = errors.New("storage is not accepting writes") // disk full, read-only folder or cluster
 )
 
-// Category groups failure codes by who can cure them.
+// Category groups failure codes by who can fix them.
 type Category string
 
 const (
@@ -46,8 +46,8 @@ const (
 	CategoryInternal  Category = "internal"
 )
 
-// Failure says why a task, a unit or a document ended badly: Code is stable
-// and for programs, Message is one sentence for people that ends in what to do.
+// Failure says why a task, a unit or a document failed: Code is stable and for
+// programs; Message is one sentence for people that ends in what to do.
 type Failure struct {
 	Code      string   `json:"code"`
 	Category  Category `json:"category"`
@@ -62,22 +62,22 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Code + ": " + f.Message }
 
-// Fail makes a failure that no retry can cure.
+// Fail makes a failure that no retry can fix.
 func Fail(category Category, code, format string, args ...any) *Failure {
 	return &Failure{Code: code, Category: category, Message: fmt.Sprintf(format, args...)}
 }
 
-// FailRetryable makes a failure that a later attempt may not meet.
+// FailRetryable makes a failure that a later attempt may not hit.
 func FailRetryable(category Category, code, format string, args ...any) *Failure {
 	f := Fail(category, code, format, args...)
 	f.Retryable = true
 	return f
 }
 
-// CodeLimit is the code of what exceeds a quota.
+// CodeLimit is the failure code for an exceeded quota.
 const CodeLimit = "usage_limit_exceeded"
 
-// LimitFailure is the Failure of a quota that is full; it goes with ErrLimit.
+// LimitFailure is the Failure of a full quota; it goes with ErrLimit.
 type LimitFailure struct {
 	*Failure
 	Current int64 // what the tenant holds, in the quota's unit
@@ -86,9 +86,9 @@ type LimitFailure struct {
 
 func (l *LimitFailure) Unwrap() error { return l.Failure }
 
-// RateLimited says that a provider asked callers to slow down. It stands beside
-// the Failure in an error's chain when the provider named a wait, so that the
-// task can be snoozed for as long without an attempt being counted against it.
+// RateLimited says that a provider asked callers to slow down. When the provider
+// named a wait, it accompanies the Failure in an error's chain, so that the task can
+// be snoozed that long without counting an attempt.
 type RateLimited struct {
 	After time.Duration // from now; 0 when the provider did not say
 }
@@ -100,10 +100,9 @@ func (e *RateLimited) Error() string {
 	return fmt.Sprintf("the provider asked to wait %s", e.After.Round(time.Millisecond))
 }
 
-// AsFailure finds the Failure in err's chain, or describes err as one: an
-// unknown error is internal and retryable, since nobody has shown it is not, and
-// its text loses the folders of the server.
-// It returns nil for nil.
+// AsFailure finds the Failure in err's chain, or describes err as one. An unknown
+// error is internal and retryable, since nothing shows that it is not, and server
+// directories are stripped from its text. It returns nil for nil.
 func AsFailure(err error, phase string) *Failure {
 	if err == nil {
 		return nil
@@ -127,8 +126,7 @@ func AsFailure(err error, phase string) *Failure {
 	return f
 }
 
-// CategoryOf is the category of a unit's failure, of which a ledger keeps the
-// code alone.
+// CategoryOf returns the category of a unit's failure; a ledger keeps only the code.
 func CategoryOf(code string) Category {
 	for _, c := range []struct {
 		part     string
@@ -144,8 +142,8 @@ func CategoryOf(code string) Category {
 	return CategoryBadInput
 }
 
-// withoutFolders is an error's text with the names of files instead of their
-// paths: a failure is shown to tenants, whom the server's folders do not concern.
+// withoutFolders returns an error's text with file names instead of paths: failures
+// are shown to tenants, who must not see the server's directories.
 func withoutFolders(err error) string {
 	text := err.Error()
 	cut := func(file string) {
@@ -180,7 +178,7 @@ func withoutFolders(err error) string {
 	return text
 }
 
-// Warning is something a reader of the result should know that did not stop it.
+// Warning is something worth knowing about a result that did not prevent it.
 type Warning struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

@@ -2,18 +2,18 @@ package sheaf
 
 import "slices"
 
-// RangeOutline is what a range of a document without a table of contents knows
-// of its headings. A range is read without those before it: what it begins under
-// follows from the outlines of the others, in whichever order they come.
+// RangeOutline holds the headings of one range of a document without a table of
+// contents. A range is read independently of those before it, so the headings it
+// starts under are derived from the outlines of the others, whatever their order.
 type RangeOutline struct {
 	Under    []Heading `json:"under,omitempty"`    // in force at its start when its chunks were made, outermost first
-	Headings []Heading `json:"headings,omitempty"` // that stand in it, in order
+	Headings []Heading `json:"headings,omitempty"` // within it, in order
 	Floors   []Floor   `json:"floors,omitempty"`   // in order of From
 }
 
-// Floor says that of the headings from before the range, those at Level or below
-// are not in the path of the chunks from the From-th on: the range has headings
-// of its own there. Level 0 means that all of them are.
+// Floor says which headings from before the range are in the path of its chunks from
+// index From on: those above Level, because from there the range has its own
+// headings at Level and below. Level 0 means all of them.
 type Floor struct {
 	From  int `json:"from"` // index of a chunk in its range
 	Level int `json:"level"`
@@ -22,8 +22,8 @@ type Floor struct {
 // maxOutline bounds the headings of a range that are listed one by one.
 const maxOutline = 500
 
-// Add appends a heading. Beyond maxOutline only those are kept that a later
-// range may begin under.
+// Add appends a heading. Beyond maxOutline, only headings that a later range may
+// start under are kept.
 func (o *RangeOutline) Add(h Heading) {
 	if len(o.Headings) >= maxOutline {
 		o.Headings = Under(nil, o.Headings)
@@ -31,7 +31,7 @@ func (o *RangeOutline) Add(h Heading) {
 	o.Headings = append(o.Headings, h)
 }
 
-// Under is the headings in force after those of more, where stack was before.
+// Under returns the headings in force after more, starting from stack.
 func Under(stack, more []Heading) []Heading {
 	stack = slices.Clone(stack)
 	for _, h := range more {
@@ -43,8 +43,8 @@ func Under(stack, more []Heading) []Heading {
 	return stack
 }
 
-// Inherited is the titles of stack that a chunk has in its path above the
-// headings of its own range; floor is Floor.Level.
+// Inherited returns the titles of stack that precede the range's own headings in a
+// chunk's path; floor is Floor.Level.
 func Inherited(stack []Heading, floor int) []string {
 	var titles []string
 	for _, h := range stack {
@@ -56,7 +56,7 @@ func Inherited(stack []Heading, floor int) []string {
 	return titles
 }
 
-// FloorOf is the floor of the n-th chunk.
+// FloorOf returns the floor of the n-th chunk.
 func (o *RangeOutline) FloorOf(n int) int {
 	level := 0
 	for _, f := range o.Floors {
@@ -68,8 +68,8 @@ func (o *RangeOutline) FloorOf(n int) int {
 	return level
 }
 
-// Stands reports whether the paths of a range's chunks, of which there are some,
-// are the same under stack.
+// Stands reports whether the paths of a range's chunks would be the same under
+// stack. The range must have chunks.
 func (o *RangeOutline) Stands(stack []Heading) bool {
 	return !slices.ContainsFunc(o.Floors, func(f Floor) bool {
 		return !slices.Equal(Inherited(o.Under, f.Level), Inherited(stack, f.Level))

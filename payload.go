@@ -17,13 +17,13 @@ func ArtifactPrefix(tenantID, documentID string) string {
 	return "artifacts/" + tenantID + "/" + documentID + "/"
 }
 
-// OriginalPrefix is the folder of the bytes a document was uploaded as.
+// OriginalPrefix is the folder of a document's uploaded bytes.
 func OriginalPrefix(tenantID, documentID string) string {
 	return "originals/" + tenantID + "/" + documentID + "/"
 }
 
-// OriginalOf is the document under whose OriginalPrefix a blob key lies, "" for
-// other keys.
+// OriginalOf returns the document whose OriginalPrefix contains a blob key, or ""
+// for other keys.
 func OriginalOf(key string) (documentID string) {
 	parts := strings.SplitN(key, "/", 4)
 	if len(parts) < 4 || parts[0] != "originals" {
@@ -32,19 +32,19 @@ func OriginalOf(key string) (documentID string) {
 	return parts[2]
 }
 
-// MemberKey is the blob key of a file of an archive. It lies with the archive,
-// so that what no document came to name goes when the archive does, and no two
-// attempts at a plan write the same one.
+// MemberKey is the blob key of a file of an archive. It is under the archive's
+// prefix, so that files no document references are deleted with the archive, and it
+// is unique to an attempt at a plan.
 func MemberKey(tenantID, archiveID string, generation int, epoch int64, memberID string) string {
 	return fmt.Sprintf("%smembers/%d-%d/%s", OriginalPrefix(tenantID, archiveID), generation, epoch, memberID)
 }
 
-// rank orders verdicts on one unit: the higher counts where ranges overlap,
-// since a unit that one attempt could read is read.
+// rank orders verdicts on one unit. Where ranges overlap the higher one wins: a unit
+// that any attempt could read counts as read.
 var rank = map[UnitStatus]int{UnitOK: 5, UnitOCR: 4, UnitBlank: 3, UnitSkipped: 2, UnitFailed: 1}
 
-// MergeLedgers lays ledgers over each other: where they overlap the better
-// verdict counts. The runs of each may come in any order.
+// MergeLedgers overlays ledgers; where they overlap, the better verdict wins. The
+// runs of each may come in any order.
 func MergeLedgers(ledgers ...Ledger) Ledger {
 	var runs Ledger
 	for _, l := range ledgers {
@@ -78,7 +78,7 @@ func MergeLedgers(ledgers ...Ledger) Ledger {
 	return out
 }
 
-// Missing lists the units of wanted that the ledger says nothing about.
+// Missing lists the units of wanted that the ledger does not cover.
 func (l Ledger) Missing(wanted []Range) []Range {
 	var out []Range
 	for _, w := range wanted {

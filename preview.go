@@ -2,15 +2,15 @@ package sheaf
 
 import "fmt"
 
-// Preview is what settings make of some units of a document.
+// Preview is the result of applying settings to some units of a document.
 type Preview struct {
 	Unit   Unit
 	Range  Range       // what was read, as one range
 	Chunks []Chunk     // of all of it, in reading order
 	Ledger Ledger      // of all of it
-	Config ParseConfig // that it was read with: those of the document's flow, and the defaults, are in it
-	Notes  []string    // sentences: what a parse would do besides
+	Config ParseConfig // as used, including the flow's settings and the defaults
+	Notes  []string    // sentences: what a parse would do in addition
 }
 
-// ErrNotPlanned says that nobody has counted the units of a document yet.
+// ErrNotPlanned says that the units of a document have not been counted yet.
 var ErrNotPlanned = fmt.Errorf("%w: the document has not been parsed yet; its preview is there when its pages have been counted", ErrConflict)

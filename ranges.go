@@ -17,7 +17,8 @@ const (
 	UnitFile  Unit = "file" // the whole file is one unit
 )
 
-// FileFamily is a group of media types that a chunk method takes or not.
+// FileFamily is a group of media types that a chunk method accepts or rejects as
+// one.
 type FileFamily string
 
 const (
@@ -62,10 +63,10 @@ func (r *Range) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// SelectUnits turns the ranges a caller asked for into sorted, disjoint runs
-// inside 1..units. No ranges means all units. Runs that touch are joined. It
-// fails with ErrInvalid when a range is upside down, starts below 1, or when
-// nothing of the request lies inside the document.
+// SelectUnits turns the requested ranges into sorted, disjoint runs inside 1..units.
+// No ranges means all units. Adjacent runs are joined. It fails with ErrInvalid when
+// a range is reversed or starts below 1, or when the request lies entirely outside
+// the document.
 func SelectUnits(asked []Range, units int) ([]Range, error) {
 	if units < 1 {
 		return nil, nil
@@ -112,7 +113,7 @@ func CutRanges(runs []Range, size int) []Range {
 	return out
 }
 
-// Overlaps lists what runs and others have in common, run by run.
+// Overlaps lists the intersections of runs and others, run by run.
 func Overlaps(runs, others []Range) []Range {
 	var out []Range
 	for _, r := range runs {

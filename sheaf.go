@@ -1,7 +1,6 @@
-// Package sheaf is the vocabulary of the pipeline: tenants, datasets,
-// documents, generations, tasks, ranges and chunks, their states, and the
-// kinds of error. Everything else is written in these words; the package
-// itself imports the standard library alone.
+// Package sheaf is the vocabulary of the pipeline: tenants, datasets, documents,
+// generations, tasks, ranges and chunks, their states, and the kinds of error. It
+// imports only the standard library.
 package sheaf
 
 import (
@@ -15,7 +14,7 @@ import (
 	"time"
 )
 
-// LocalTenant is the tenant of the embedded default, where nobody logs in.
+// LocalTenant is the tenant of the embedded default, where no one logs in.
 const LocalTenant = "local"
 
 var lastID struct {
@@ -47,13 +46,13 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// DerivedID is NewID for what a repeated request must find again: the same
-// arguments give the same id. It sorts as made at the given time; n, 0 to 4095,
-// orders ids of one time.
+// DerivedID is NewID for ids that a repeated request must find again: the same
+// arguments give the same id. It sorts as created at the given time; n, 0 to 4095,
+// orders ids with equal times.
 func DerivedID(at time.Time, n int, seed ...string) string {
 	h := sha256.New()
 	for _, s := range seed {
-		_, _ = fmt.Fprintf(h, "%d:%s", len(s), s) // a hash takes all
+		_, _ = fmt.Fprintf(h, "%d:%s", len(s), s) // hash writes never fail
 	}
 	b := h.Sum(nil)[:16]
 	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16|0x7000|uint64(n&0xfff))
@@ -85,7 +84,7 @@ func RangeID(taskID string, epoch int64) string {
 // EditedRangePrefix begins the ids of ranges that hold one edited chunk.
 const EditedRangePrefix = "edit-"
 
-// RunRangePrefix begins the ids of ranges that a run over a dataset left.
+// RunRangePrefix begins the ids of ranges produced by a run over a dataset.
 const RunRangePrefix = "run-"
 
 // ChunkID names the n-th chunk (from 0) of a range result.

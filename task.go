@@ -28,7 +28,7 @@ type TaskState string
 
 const (
 	TaskParked     TaskState = "parked"    // waits for the tasks it depends on
-	TaskScheduled  TaskState = "scheduled" // waits for the time it was asked for
+	TaskScheduled  TaskState = "scheduled" // waits for its scheduled time
 	TaskPending    TaskState = "pending"
 	TaskRunning    TaskState = "running"
 	TaskRetryWait  TaskState = "retry_wait"
@@ -59,32 +59,31 @@ const (
 // Lanes lists the lanes in the order they are served.
 var Lanes = [...]Lane{LaneInteractive, LaneNormal, LaneBackfill}
 
-// Phase says how near to its end a task brings a document. Of tasks of one
-// tenant and lane the nearer go first, so that a document which has begun is
-// finished before the next one begins.
+// Phase is how close a task brings its document to completion. Within a tenant and
+// lane, later phases of the work go first, so that a document in progress finishes
+// before the next one starts.
 type Phase int
 
 const (
 	PhaseFinish Phase = iota // publishes: all the work is done
 	PhaseRanges              // of a document of at most BulkRanges ranges
-	PhaseBegin               // plans, and what nobody waits for
-	PhaseBulk                // ranges of a larger document: they yield to small documents, but for their share of the turns
+	PhaseBegin               // plans, and background work
+	PhaseBulk                // ranges of a larger document: they yield to small documents, except for their share of turns
 )
 
-// Phases lists the phases in their order.
+// Phases lists the phases in the order they are served.
 var Phases = [...]Phase{PhaseFinish, PhaseRanges, PhaseBegin, PhaseBulk}
 
 const (
-	// BulkRanges is how many ranges a document has at most that does not
-	// count as bulk.
+	// BulkRanges is the maximum number of ranges of a document that does not count as
+	// bulk.
 	BulkRanges = 32
-	// RangeDelay is added to the place of a document's ranges for each of them,
-	// so that of documents that were queued together the one with the least to do
-	// is finished first, and none waits for long for smaller ones that come later.
+	// RangeDelay times a document's number of ranges is added to the place of each
+	// of them. Of documents queued together, the one with the least to do finishes
+	// first, and none is held up for long by smaller ones that arrive later.
 	RangeDelay = 100 * time.Millisecond
-	// BeginDelay is how much later a plan counts as aged than a range, so
-	// that documents of a job that ages do not all begin before those that have
-	// begun are done.
+	// BeginDelay is how much later than a range a plan ages, so that the documents of
+	// an aging job do not all start before those in progress are done.
 	BeginDelay = BulkRanges * RangeDelay
 )
 
@@ -98,24 +97,24 @@ type Task struct {
 	Generation int
 	Kind       TaskKind
 	Node       string // of a flow; "" otherwise
-	Pool       string // of the executors that run it; "" for default
+	Pool       string // of the executors that run it; "" for the default pool
 	Unit       Unit
 	Range      Range // zero for tasks that cover no units
-	Cost       int   // pages or their equivalent, at least 1: what fairness charges and progress weighs
+	Cost       int   // pages or their equivalent, at least 1: what fairness charges and progress is weighted by
 	Lane       Lane
 	State      TaskState
 	Epoch      int64
 	WorkerID   string
-	Attempts   int // claims; no budget is drawn from it
+	Attempts   int // claims; not counted against any budget
 	FailCount  int // handler errors that count
-	LostCount  int // leases that ran out
+	LostCount  int // expired leases
 
 	RunAt             time.Time
 	CreatedAt         time.Time
 	StartedAt         time.Time // of the latest attempt; zero if never claimed
 	FinishedAt        time.Time // zero until terminal
 	LeaseUntil        time.Time // zero unless running
-	CancelRequestedAt time.Time // zero unless asked
+	CancelRequestedAt time.Time // zero unless requested
 
 	ReuseKey string // fingerprint + digest, 16+16 hex; "" when the result cannot be reused
 	Digest   string // xxhash64 of the config that shaped the result, 16 hex
@@ -125,7 +124,7 @@ type Task struct {
 	Trace    string   // W3C traceparent of the request that caused it
 }
 
-// Held is the claim an executor presents with every write.
+// Held returns the claim that an executor presents with every write.
 func (t *Task) Held() Claim { return Claim{TaskID: t.ID, Epoch: t.Epoch} }
 
 // TaskResult is what a done task leaves behind.
@@ -143,42 +142,40 @@ type TaskResult struct {
 	Outline     *RangeOutline `json:"outline,omitempty"` // where ParsePayload.Continues
 	Output      *NodeOutput   `json:"output,omitempty"`  // of a node of a flow
 	Layout      []byte        `json:"layout,omitempty"`  // UnitResult.Layout of its units
-	// FormerArtifact is set instead of RangeID and ArtifactKey once a newer
-	// version has replaced the result: nothing may list it, and the object is
-	// there only until the collector comes. Set by reads alone.
+	// FormerArtifact is set instead of RangeID and ArtifactKey once a newer version has
+	// replaced the result: nothing may list it, and the object exists only until it is
+	// garbage-collected. Only reads set it.
 	FormerArtifact string `json:"-"`
 }
 
-// NodeOutput is what a node of a flow leaves for a range. The object is under
-// ArtifactKey.
+// NodeOutput is what a flow node stores for a range. The object is at ArtifactKey.
 type NodeOutput struct {
-	Name   string `json:"name,omitempty"`   // of what made it, 16 hex
+	Name   string `json:"name,omitempty"`   // identifies what produced it, 16 hex
 	Bytes  int64  `json:"bytes,omitempty"`  // of the object
 	Digest string `json:"digest,omitempty"` // xxhash64 of the object, 16 hex
 	Chunks int    `json:"chunks"`           // in it
-	Media  string `json:"media,omitempty"`  // media type of an export, "" for what other nodes read
-	// Metadata is what the node found about the document, for which no chunk is asked.
+	Media  string `json:"media,omitempty"`  // media type of an export; "" for output that other nodes read
+	// Metadata is what the node found out about the document as a whole.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	Asked    *Asked            `json:"asked,omitempty"` // of a language model
-	// Skipped says why there is no output: what reads it goes on without it, or is
-	// skipped too when it reads nothing else.
+	Asked    *Asked            `json:"asked,omitempty"` // requests to a language model
+	// Skipped says why there is no output. Nodes that read it continue without it, or
+	// are skipped too when they read nothing else.
 	Skipped string `json:"skipped,omitempty"`
-	// Failed says that the node failed for good, and was skipped or replaced by an
-	// empty output as its on_failure says; the task has the failure.
+	// Failed says that the node failed permanently and, per its on_failure, was skipped
+	// or replaced by an empty output; the task has the failure.
 	Failed bool `json:"failed,omitempty"`
-	// Incomplete says that a node before it failed: the output is used in this run,
-	// and in no other.
+	// Incomplete says that an earlier node failed: the output is used in this run only.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-// Asked is what a node asked a language model.
+// Asked counts a node's requests to a language model.
 type Asked struct {
-	Calls  int   `json:"calls"`  // that were made
-	Cached int   `json:"cached"` // that were answered by an answer kept from before
+	Calls  int   `json:"calls"`  // requests made
+	Cached int   `json:"cached"` // requests answered from the cache
 	Tokens int64 `json:"tokens"` // of the calls: prompts and answers
 }
 
-// What becomes of a task that failed for good; "" leaves it dead.
+// How a permanently failed task ends; "" leaves it dead.
 const (
 	OnFailureSkip    = "skip"    // it is done, and its output is skipped
 	OnFailureDefault = "default" // it is done, with an empty output
@@ -209,8 +206,8 @@ type StageTime struct {
 	MS      int64  `json:"ms"`
 }
 
-// Claim names an attempt at a task. Every write that an executor makes carries
-// one and changes nothing when the task's epoch has moved on.
+// Claim names an attempt at a task. Every write of an executor carries one, and
+// changes nothing when the task's epoch has moved on.
 type Claim struct {
 	TaskID string
 	Epoch  int64
@@ -228,14 +225,14 @@ type NewTask struct {
 	ReuseKey  string
 	Digest    string
 	Payload   json.RawMessage
-	Pool      string      // of the executors that may run it; "" for default
+	Pool      string      // of the executors that may run it; "" for the default pool
 	OnFailure string      // OnFailureSkip, OnFailureDefault or ""
-	DependsOn []string    // ids of tasks in the same or an earlier insert; unmet ones park the task
+	DependsOn []string    // ids of tasks in the same or an earlier insert; unfinished ones park the task
 	Done      *TaskResult // not nil: the task is inserted done, listing an existing range result
 }
 
-// Hint says that a task may be claimable. It carries no truth: a hint may
-// be lost, repeated or out of date, and the guarded claim decides.
+// Hint says that a task may be claimable. It is not authoritative: a hint may be
+// lost, repeated or stale, and the guarded claim decides.
 type Hint struct {
 	TaskID   string
 	TenantID string
@@ -243,13 +240,13 @@ type Hint struct {
 	Cost     int
 	Kind     TaskKind
 	Phase    Phase
-	Place    time.Time // when its document's job was queued, later by RangeDelay for each range; orders hints of a lane and phase
-	Aged     bool      // has waited longer than Feed.Runnable was asked for
+	Place    time.Time // when its document's job was queued, plus RangeDelay per range of the document; orders hints of a lane and phase
+	Aged     bool      // has waited longer than the limit passed to Feed.Runnable
 	Epoch    int64     // of the task when the hint was read from the store; queues need not carry it
 	Token    string    // the queue's own handle (a stream entry id); "" for the SQL queue
 }
 
-// ServedIn is the lane that the hint counts in: one higher once it is aged.
+// ServedIn is the lane the hint is served in: one higher once it is aged.
 func (h Hint) ServedIn() Lane {
 	if h.Aged && h.Lane > LaneInteractive {
 		return h.Lane - 1
@@ -276,7 +273,7 @@ type Event struct {
 	At         time.Time       `json:"at"`
 }
 
-// Kinds of event. The transitions occur at most once per task and epoch.
+// Kinds of events. The transitions occur at most once per task and epoch.
 const (
 	EventClaimed    = "claimed"
 	EventDone       = "done"
@@ -284,13 +281,13 @@ const (
 	EventDead       = "dead"
 	EventSnoozed    = "snoozed"
 	EventReleased   = "released"
-	EventLost       = "lost" // the lease ran out
+	EventLost       = "lost" // the lease expired
 	EventCanceled   = "canceled"
 	EventSuperseded = "superseded"
 	EventRetried    = "retried"  // by an admin
 	EventProgress   = "progress" // Detail is Progress
 	EventMessage    = "message"
-	EventOutput     = "output"   // the parser's last lines on a unit that failed; Detail is UnitOutput. No part of a flight record
+	EventOutput     = "output"   // the parser's last lines on a failed unit; Detail is UnitOutput. Not part of a flight record
 	EventDocument   = "document" // a document changed state; Detail is DocumentChange
 )
 
@@ -302,8 +299,8 @@ type Progress struct {
 	Total int    `json:"total"`
 }
 
-// UnitOutput is the detail of an EventOutput: what the parser's process wrote
-// before it stopped on units From..To. It may quote the document.
+// UnitOutput is the detail of an EventOutput: the parser process's output before it
+// stopped on units From..To. It may quote the document.
 type UnitOutput struct {
 	From  int    `json:"from"`
 	To    int    `json:"to"`
