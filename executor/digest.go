@@ -15,38 +15,36 @@ import (
 	"sheaf/internal/tagset"
 )
 
-// digestVersion changes when the encoding below does: old digests then match
+// digestVersion changes when the encoding below does. Old digests then match
 // nothing, which costs a parse and breaks nothing.
 const digestVersion = "sheaf-digest/1"
 
-// Fingerprint is all that decides how a range's bytes become chunks and vectors,
-// apart from the bytes: two ranges with equal bytes and equal fingerprints have
-// equal results. What does not belong here (the document's id and name, the
-// dataset, fields no parser reads) must stay out, or reuse is
-// lost for nothing.
+// Fingerprint is everything except the bytes that determines a range's chunks and
+// vectors: two ranges with equal bytes and equal fingerprints have equal results.
+// Anything else (the document's id and name, the dataset, fields no parser reads)
+// must stay out, or reuse is lost for nothing.
 type Fingerprint struct {
 	Parser         string // "pdf"
 	ParserVersion  int
 	Chunker        string
 	ChunkerVersion int
-	Options        []string          // config fields that parser and chunker read, by JSON name; those at zero do not count
+	Options        []string          // config fields that the parser and chunker read, by JSON name; zero values are omitted
 	Config         sheaf.ParseConfig // merged
 	Model          string            // of the embedder
-	Flow           string            // FlowRun.Names, "" without a flow
-	Chat           string            // chat model and version of its prompts, where the settings ask it anything
+	Flow           string            // FlowRun.Names; "" without a flow
+	Chat           string            // chat model and version of its prompts, when the settings use it
 }
 
-// hash32 names what b says: two xxhash64, 32 hex, so that no two of all that a
-// tenant ever makes meet in one.
+// hash32 hashes b with two xxhash64, 32 hex, so that a tenant never sees a
+// collision.
 func hash32(b []byte) string {
 	first := xxhash.Sum64(b)
 	return fmt.Sprintf("%016x%016x", first, xxhash.Sum64(append(strconv.AppendUint(nil, first, 16), b...)))
 }
 
-// Digest is the xxhash64 of the canonical encoding, 16 hex characters.
-// The encoding is a list of length-prefixed name and value pairs, fields
-// sorted by name, so that neither order nor adjacency can make two of them
-// look alike.
+// Digest is the xxhash64 of the canonical encoding, 16 hex characters. The encoding
+// is a list of length-prefixed name and value pairs, with fields sorted by name, so
+// that neither order nor adjacency makes two fingerprints look alike.
 func (s Fingerprint) Digest() string {
 	h := xxhash.New()
 	write := func(parts ...string) {
@@ -77,10 +75,10 @@ func (s Fingerprint) Digest() string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// configField is the JSON of one field of the config, by its JSON name, or ""
-// for one that is empty: a setting that is new, and that nobody has set, must
-// not cost what was made before it was there. A default that was set to "" is
-// empty here, and nothing else is.
+// configField returns the JSON of one config field, by its JSON name, or "" when it
+// is empty: a new setting that no one has set must not invalidate results made
+// before it existed. Zero numbers, empty strings and empty lists are empty; false is
+// not.
 func configField(c sheaf.ParseConfig, name string) string {
 	v, set := settings.Value(c, name)
 	if !set {
@@ -94,12 +92,12 @@ func configField(c sheaf.ParseConfig, name string) string {
 	}
 }
 
-// reuseKey names the result of a range: the fingerprint of what is in it, and
-// the digest of the settings. The range itself is part of it, because page numbers and
-// citations are part of the result; so are the headings that it begins under,
-// where a table of contents says them. One that continues what others hold has
-// the same chunks wherever it is stitched. tags, of tagsOf, is here and not in the
-// digest: when a tag set changes, what models were asked about a text stays true.
+// reuseKey identifies the result of a range: the fingerprint of its content and the
+// digest of the settings. It includes the range itself, because page numbers and
+// citations are part of the result, and the headings it starts under, when a table
+// of contents gives them. A range that continues others has the same chunks wherever
+// it is stitched. tags, from tagsOf, is here and not in the digest: when a tag set
+// changes, model answers about a text stay valid.
 func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, levels []int, continues bool, tags string) string {
 	h := xxhash.New()
 	var b [24]byte
@@ -125,7 +123,8 @@ func reuseKey(digest string, r sheaf.Range, content uint64, headings []string, l
 	return fmt.Sprintf("%016x%s", h.Sum64(), digest)
 }
 
-// tagsOf names the tags that chunks get: how many, of which results. "" for none.
+// tagsOf identifies the tags that chunks get: how many, from which results; "" for
+// none.
 func tagsOf(config sheaf.ParseConfig, tagSet []string, limits tagset.Limits) string {
 	if len(tagSet) == 0 {
 		return ""
@@ -137,8 +136,8 @@ func tagsOf(config sheaf.ParseConfig, tagSet []string, limits tagset.Limits) str
 	return tags
 }
 
-// contentOf folds the fingerprints of a range's units, or stands in the whole
-// file's hash where the format has none.
+// contentOf combines the fingerprints of a range's units, or hashes the whole file's
+// SHA-256 when the format has none.
 func contentOf(fingerprints []uint64, r sheaf.Range, sha256 string) uint64 {
 	if r.To > len(fingerprints) {
 		return xxhash.Sum64String(sha256)

@@ -9,10 +9,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// enrichChunks adds language, keywords, questions and context, as the settings
-// ask. What the live generation has of the same text is taken from there, so
-// that a change costs a language model no more than what changed. Keywords
-// that no model has given are counted.
+// enrichChunks adds language, keywords, questions and context, as the settings ask.
+// Values that the live generation has for the same text are reused, so that a change
+// costs a language model only the changed text. Keywords that no model provided are
+// derived by counting.
 func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (warnings []sheaf.Warning, err error) {
 	if err := enrich.Languages(ctx, chunks); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 	return warnings, err
 }
 
-// tagChunks gives chunks the tags of the tag set's rows that are nearest to them.
+// tagChunks gives chunks the tags of the nearest rows of the tag set.
 func (e *Executor) tagChunks(ctx context.Context, run *run, chunks []sheaf.Chunk, vectors [][]float32, p *taskstore.ParsePayload) error {
 	if len(p.TagSet) == 0 || len(chunks) == 0 {
 		return nil

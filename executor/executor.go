@@ -1,7 +1,7 @@
-// Package executor is what a task does, in the order a document goes: plan.go
-// cuts it (unpack.go makes documents of an archive's files), range.go reads one
-// range of it up to the index, finalize.go publishes it. How tasks are taken,
-// held and ended is package internal/worker's.
+// Package executor implements what each task does, in pipeline order: plan.go cuts a
+// document (unpack.go turns an archive's files into documents), range.go processes
+// one range up to the index, finalize.go publishes it. Claiming, holding and
+// completing tasks is the job of package internal/worker.
 package executor
 
 import (
@@ -29,13 +29,13 @@ import (
 	"sheaf/taskstore"
 )
 
-// Files brings a blob to this host.
+// Files makes a blob available on this host.
 type Files interface {
-	// Fetch returns a path of the object's bytes; release must be called when
-	// the path is not read any more. sha256 and size may be empty and 0.
+	// Fetch returns a path to the object's bytes; release must be called when the path
+	// is no longer needed. sha256 and size may be empty and 0.
 	Fetch(ctx context.Context, key, sha256 string, size int64) (path string, release func(), err error)
-	// FetchBlocks is Fetch for readers of a few places: where fill is not nil
-	// the file has holes, and it must be called before bytes are read.
+	// FetchBlocks is Fetch for readers that need only a few places: when fill is not
+	// nil the file has holes, and fill must be called before bytes are read.
 	FetchBlocks(ctx context.Context, key, sha256 string, size int64) (path string, fill blob.Fill, release func(), err error)
 }
 
@@ -57,10 +57,10 @@ type Store interface {
 	edits.Reserver
 }
 
-// Documents are those of which this process holds headings in memory.
+// Documents lists the documents whose headings this process holds in memory.
 func (e *Executor) Documents() []string { return e.outlines.documents() }
 
-// Forget drops what this process holds of documents in memory.
+// Forget drops what this process holds in memory for the documents.
 func (e *Executor) Forget(documents []string) { e.outlines.forget(documents) }
 
 // Observer is told how long stages take.
@@ -68,15 +68,15 @@ type Observer interface {
 	Stage(kind sheaf.TaskKind, stage string, took time.Duration)
 }
 
-// Tracer draws spans of stages.
+// Tracer records spans of stages.
 type Tracer interface {
-	// Stage begins a span within the context's, and returns its context and what
-	// ends it.
+	// Stage starts a span within the context's, and returns the new context and a
+	// function that ends the span.
 	Stage(ctx context.Context, name string) (context.Context, func(error))
 }
 
-// Config holds the parts and bounds of tasks. Zero durations and counts mean the
-// default named beside them.
+// Config holds the dependencies and limits of tasks. Zero durations and counts mean
+// the default noted beside them.
 type Config struct {
 	Store    Store
 	Blobs    blob.Store
@@ -85,21 +85,21 @@ type Config struct {
 	Formats  *parser.Registry
 	Index    index.Index
 	Embedder embed.Embedder
-	// Indexes says which index and model a task works with, in place of Index and
-	// Embedder, and which index stands beside. May be nil.
+	// Indexes selects the index and model for a task, in place of Index and Embedder,
+	// and the index being built beside it. May be nil.
 	Indexes *indexset.Set
 	Chat    enrich.Asker // a language model; nil for none
-	// ChatBatch is how many chunks one question to Chat is about, default 1.
+	// ChatBatch is how many chunks one request to Chat covers, default 1.
 	ChatBatch int
-	// Budget caps what documents spend on Chat, which Spending remembers; nil
-	// remembers nothing and caps nothing.
+	// Budget caps what documents spend on Chat, as recorded in Spending; with a nil
+	// Spending nothing is recorded or capped.
 	Budget   Budget
 	Spending SpendStore
-	// Services calls those of users, for nodes of flows; nil allows none.
+	// Services calls users' services for flow nodes; nil allows none.
 	Services *webhook.Caller
 	Planner  *Planner // nil runs no plans
-	// Runs are the kinds of runs over datasets that are run here, over RunStore.
-	// May be empty.
+	// Runs are the kinds of dataset runs this executor handles, using RunStore. May be
+	// empty.
 	Runs     map[sheaf.TaskKind]RunKind
 	RunStore RunStore
 	Observe  Observer // nil for none
@@ -110,9 +110,9 @@ type Config struct {
 	EmbedSlots    int           // default CPUs
 	IndexSlots    int           // default 2 × CPUs: most of them wait for a commit that serves them all
 	Tags          tagset.Limits // of tag sets
-	UnitTimeout   time.Duration // share of one page in the parse deadline, default 5 s
+	UnitTimeout   time.Duration // per page, in the parse deadline, default 5 s
 	ParseTimeout  time.Duration // on top of UnitTimeout × pages, default 20 s
-	MaxChunksTask int           // more chunks than this from one range is a failure, default 50,000
+	MaxChunksTask int           // a range that yields more chunks fails, default 50,000
 }
 
 func (c *Config) setDefaults() {
@@ -134,15 +134,15 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Executor is the processors of one process. It is safe for concurrent use.
+// Executor holds the processors of one process. It is safe for concurrent use.
 type Executor struct {
 	cfg      Config
 	breakers breakers
 	model    *enrich.Model // nil without Chat
 	tags     *tagset.Loader
-	live     *indexset.Member // of a pinned executor, like beside, which is nil for none
+	live     *indexset.Member // of a pinned executor, like beside, which is nil when there is none
 	beside   *indexset.Member
-	loaders  *sync.Map // tag sets by the model's id
+	loaders  *sync.Map // tag sets by model id
 	outlines *outlines
 	services *services           // shared by the copies that tasks are pinned to
 	parse    *semaphore.Weighted // tasks in each of these stages
@@ -166,7 +166,7 @@ func New(cfg Config) *Executor {
 	return e
 }
 
-// Processors are what runs each kind of task.
+// Processors returns the processor of each kind of task.
 func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	processors := map[sheaf.TaskKind]worker.Processor{
 		sheaf.KindParse:    e.pinned((*Executor).processParse),
@@ -189,8 +189,8 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	return processors
 }
 
-// pinned runs a task with one index and one model to its end, whichever are
-// searched then.
+// pinned runs a task with one index and one model from start to end, whichever are
+// live when it starts.
 func (e *Executor) pinned(process func(*Executor, context.Context, *sheaf.Task) (taskstore.Completion, error)) worker.Processor {
 	return worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 		if t.DocumentID != "" {
@@ -217,8 +217,9 @@ func (e *Executor) pinned(process func(*Executor, context.Context, *sheaf.Task) 
 	})
 }
 
-// writeBeside adds a result to the index beside the one that is searched. What
-// fails here is found missing, and written, before that index is searched.
+// writeBeside adds a result to the index being built beside the live one. A failure
+// here is harmless: missing results are detected and written before that index goes
+// live.
 func (e *Executor) writeBeside(ctx context.Context, doc *sheaf.Document, r *sheaf.TaskResult) {
 	if e.beside == nil || r.Chunks == 0 {
 		return
@@ -233,7 +234,8 @@ func liveResult(doc *sheaf.Document, r *sheaf.TaskResult) taskstore.LiveResult {
 		RangeID: r.RangeID, ArtifactKey: r.ArtifactKey, Chunks: r.Chunks}
 }
 
-// enter waits until a task may enter a stage; the error is the cause of ctx's end.
+// enter waits until a task may enter a stage; its error is the cause of ctx's
+// cancellation.
 func enter(ctx context.Context, stage *semaphore.Weighted) error {
 	if stage.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)

@@ -6,8 +6,8 @@ import (
 	"sheaf"
 )
 
-// failedUnits is the verdict on every unit of a generation, with those of tasks
-// that ended without a result.
+// failedUnits returns the verdict on every unit of a generation, including the units
+// of tasks that ended without a result.
 func failedUnits(tasks []sheaf.Task) sheaf.Ledger {
 	var ledgers []sheaf.Ledger
 	for _, t := range tasks {
@@ -31,8 +31,8 @@ func unreadRun(t sheaf.Task, r sheaf.Range) sheaf.LedgerRun {
 	return run
 }
 
-// keepFailed stands for units of a task without a result that are not tried
-// again: the next generation has to account for them too.
+// keepFailed makes tasks that account for units of a task without a result that are
+// not retried: the next generation's ledger must cover them too.
 func keepFailed(t sheaf.Task, rest []sheaf.Range) []sheaf.NewTask {
 	var out []sheaf.NewTask
 	for _, r := range rest {
@@ -44,12 +44,12 @@ func keepFailed(t sheaf.Task, rest []sheaf.Range) []sheaf.NewTask {
 	return out
 }
 
-// costShare is the part of a task's cost that a part of its range stands for.
+// costShare is the share of a task's cost for a part of its range.
 func costShare(t sheaf.Task, r sheaf.Range) int {
 	return max(1, t.Cost*r.Len()/max(1, t.Range.Len()))
 }
 
-// without lists the units of runs that none of taken has.
+// without lists the units of runs that are not in taken.
 func without(runs, taken []sheaf.Range) []sheaf.Range {
 	var l sheaf.Ledger
 	for _, r := range taken {

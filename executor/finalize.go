@@ -15,9 +15,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// processFinalize decides what a generation has become and publishes it. It
-// runs when every range is terminal, and says "succeeded" only when the page
-// ledger accounts for every requested unit and the index holds every chunk.
+// processFinalize determines the outcome of a generation and publishes it. It runs
+// when every range is terminal, and reports "succeeded" only when the page ledger
+// accounts for every requested unit and the index holds every chunk.
 func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
 	if err != nil {
@@ -57,7 +57,7 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 	return taskstore.Completion{Publish: &result}, nil
 }
 
-// foundBy joins what nodes have found about the document in its ranges.
+// foundBy merges what nodes found about the document in its ranges.
 func foundBy(tasks []sheaf.Task) map[string]string {
 	tasks = slices.Clone(tasks)
 	slices.SortStableFunc(tasks, func(a, b sheaf.Task) int { return a.Range.From - b.Range.From })
@@ -76,8 +76,8 @@ func foundBy(tasks []sheaf.Task) map[string]string {
 	return out
 }
 
-// placeEdits lays what people made of the document's chunks over the generation
-// that is being published.
+// placeEdits applies users' edits of the document's chunks to the generation being
+// published.
 func (e *Executor) placeEdits(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, tasks []sheaf.Task, p *taskstore.Publication) error {
 	all, err := e.cfg.Store.Edits(ctx, t.TenantID, t.DocumentID)
 	if err != nil {
@@ -87,7 +87,7 @@ func (e *Executor) placeEdits(ctx context.Context, t *sheaf.Task, doc *sheaf.Doc
 	if len(all) == 0 || p.State == sheaf.DocFailed {
 		return nil
 	}
-	// Of what this task is pinned to, as its ranges are.
+	// The parts this task is pinned to, as its ranges are.
 	w := edits.Writer{Store: e.cfg.Store, Blobs: e.cfg.Blobs, Index: e.cfg.Index, Embedder: e.cfg.Embedder, TextFunc: EmbeddingText}
 	return e.newRun(t).stage(ctx, "edits", func(ctx context.Context) error {
 		p.Edits, err = w.Place(ctx, doc, t.Generation, tasks, all)
@@ -95,8 +95,8 @@ func (e *Executor) placeEdits(ctx context.Context, t *sheaf.Task, doc *sheaf.Doc
 	})
 }
 
-// outcome folds the tasks of a generation into its outcome: the ledger of all
-// units asked for, and from it the verdict.
+// outcome rolls the tasks of a generation up into its outcome: the ledger of all
+// requested units, and the verdict derived from it.
 func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 	var out taskstore.Publication
 	var ledgers []sheaf.Ledger
@@ -135,7 +135,8 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 	ledger := sheaf.MergeLedgers(ledgers...)
 	if wanted, err := sheaf.SelectUnits(doc.ParseConfig.Pages.V, doc.Units); err == nil {
 		for _, r := range ledger.Missing(wanted) {
-			// No task accounts for these: a silence must become a verdict.
+			// No task accounts for these units: record a verdict instead of omitting
+			// them.
 			ledger = sheaf.MergeLedgers(ledger, sheaf.Ledger{{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: "not_planned", Message: "no task covered these units; re-parse the document"}})
 		}
 	}
@@ -168,7 +169,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 	return out
 }
 
-// emptyFailure says why a document yielded nothing to search: that is never a
+// emptyFailure says why a document yielded nothing searchable; that is never a
 // success.
 func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failure) *sheaf.Failure {
 	switch {
@@ -187,9 +188,9 @@ func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failur
 }
 
 // verifyIndex makes sure that every chunk of the generation can be found, and
-// writes again from the artifacts what is missing.
+// rewrites missing ones from the artifacts.
 func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks []sheaf.Task) error {
-	ctx = index.WithWaiting(ctx, func() { worker.Yield(ctx) }) // one refresh serves whatever ends within a second
+	ctx = index.WithWaiting(ctx, func() { worker.Yield(ctx) }) // one refresh serves all that finish within a second
 	if err := e.cfg.Index.Refresh(ctx); err != nil {
 		return err
 	}
@@ -240,8 +241,8 @@ func (e *Executor) rewrite(ctx context.Context, doc *sheaf.Document, key string)
 	return e.cfg.Index.Write(ctx, entriesOf(doc.TenantID, doc, stored.Chunks, stored.Vectors))
 }
 
-// verifyBeside writes to the index beside what tasks that had not heard of it left
-// out of it.
+// verifyBeside adds to the index beside the live one the results of tasks that did
+// not know about it yet.
 func (e *Executor) verifyBeside(ctx context.Context, doc *sheaf.Document, want map[string]*sheaf.Task, ids []string) {
 	if e.beside == nil || e.beside.Index == nil {
 		return
@@ -261,7 +262,7 @@ func (e *Executor) verifyBeside(ctx context.Context, doc *sheaf.Document, want m
 	}
 }
 
-// countBatch bounds how many ranges one count asks for.
+// countBatch bounds how many ranges one count covers.
 const countBatch = 500
 
 func (e *Executor) shortRanges(ctx context.Context, tenantID string, ids []string, want map[string]*sheaf.Task) (short []string, err error) {

@@ -22,24 +22,24 @@ import (
 	"sheaf/taskstore"
 )
 
-// A flow's nodes run in the task of a range, one after the other: the range is
-// read and chunked by the settings of its parse and chunk nodes, the nodes
-// between chunk and index work on the chunks, and what reaches index is embedded
-// and written as ever. The plan decides once, for all ranges, which nodes run.
+// A flow's nodes run sequentially in the task of a range: the range is read and
+// chunked with the settings of its parse and chunk nodes, the nodes between chunk
+// and index process the chunks, and what reaches index is embedded and written as
+// usual. The plan decides once, for all ranges, which nodes run.
 
-// program is the flow that a document goes through.
+// program is the flow a document goes through.
 type program struct {
 	*flow.Flow
 	ref    string
-	digest string // of all nodes, which names what is stored
-	ranges string // of those that work on ranges: what decides their chunks
+	digest string // of all nodes; names the stored flow
+	ranges string // digest of the nodes that work on ranges, which determine the chunks
 	body   []byte
 	own    sheaf.ParseConfig // the settings of parse and chunk
-	chat   string            // names what enrich nodes ask a model, for the digest
+	chat   string            // identifies what enrich nodes ask a model, for the digest
 	asked  map[string]string // the same by node
 }
 
-// program finds the flow of a document, nil for the standard pipeline.
+// program finds a document's flow; nil for the standard pipeline.
 func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, error) {
 	if name := doc.ParseConfig.Flow.V; name == "" || name == flow.StandardName || name == flow.StandardName+"@1" {
 		return nil, nil
@@ -94,8 +94,8 @@ func (p *Planner) program(ctx context.Context, doc *sheaf.Document) (*program, e
 	return out, nil
 }
 
-// settings lays those of the flow over a document's. A flow enriches by its
-// nodes alone.
+// settings merges the flow's settings over a document's. A flow enriches only
+// through its nodes.
 func (p *program) settings(doc sheaf.ParseConfig) sheaf.ParseConfig {
 	if p == nil {
 		return doc
@@ -105,8 +105,8 @@ func (p *program) settings(doc sheaf.ParseConfig) sheaf.ParseConfig {
 	return out
 }
 
-// inputs names the flow and all that its conditions read which is known before
-// the document is opened: a stored plan holds for these. "" without a flow.
+// inputs identifies the flow and every input of its conditions known before the
+// document is opened: a stored plan is valid only for these. "" without a flow.
 func (p *program) inputs(doc *sheaf.Document) string {
 	if p == nil {
 		return ""
@@ -115,9 +115,9 @@ func (p *program) inputs(doc *sheaf.Document) string {
 	return string(given)
 }
 
-// decide evaluates the conditions of a flow's nodes, and stores the flow beside
-// the document's results, so that its tasks mean the same whatever happens to
-// the flow. t is nil in a dry run, which stores nothing.
+// decide evaluates the conditions of a flow's nodes, and stores the flow with the
+// document's results so that its tasks are unaffected by later changes to the flow.
+// t is nil in a dry run, which stores nothing.
 func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document, opened *parser.Plan, t *sheaf.Task) (*taskstore.FlowRun, error) {
 	if prog == nil {
 		return nil, nil
@@ -126,7 +126,7 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
-	maps.Copy(metadata, saidMetadata(doc)) // what the uploader said stands over what the file says
+	maps.Copy(metadata, saidMetadata(doc)) // what the uploader said overrides what the file says
 	skipped, err := prog.Skipped(map[string]any{
 		"document.name": doc.Name, "document.media_type": doc.MediaType, "document.size": doc.Size, "document.pages": opened.Units, "document.metadata": metadata,
 	})
@@ -142,7 +142,7 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 		out.Why[s.Node] = clipText(s.Reason, 200)
 		out.Warnings = append(out.Warnings, sheaf.Warning{Code: "flow_skipped", Message: fmt.Sprintf("The node %s of %s was skipped: %s.", s.Node, prog.ref, s.Reason)})
 	}
-	last := prog.last(nil) // these decide nothing of a range
+	last := prog.last(nil) // these do not affect ranges
 	skips := slices.DeleteFunc(slices.Clone(out.Skipped), func(id string) bool { return slices.Contains(last, id) })
 	out.Names = fmt.Sprintf("%016x", xxhash.Sum64String(prog.ranges+"\n"+prog.chat+strings.Join(skips, " ")))
 	out.Last = prog.last(out.Skipped)
@@ -154,9 +154,9 @@ func (p *Planner) decide(ctx context.Context, prog *program, doc *sheaf.Document
 	return out, nil
 }
 
-// runFlow runs the nodes between chunk and index over the chunks of a range. A
-// chunk that reaches index by several ways is taken from the first of them. The
-// outline follows the chunks that are left.
+// runFlow runs the nodes between chunk and index over the chunks of a range. A chunk
+// that reaches index by several paths is taken from the first. The outline is
+// adjusted to the remaining chunks.
 func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, outline *sheaf.RangeOutline, p *taskstore.ParsePayload) ([]sheaf.Chunk, []sheaf.Warning, error) {
 	f, err := e.readFlow(ctx, p.Flow)
 	if err != nil {
@@ -192,7 +192,7 @@ func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, c
 	return nil, nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.Flow.Ref)
 }
 
-// runNode runs a node between chunk and index over chunks that are its own.
+// runNode runs a node between chunk and index. The node owns the chunks.
 func (e *Executor) runNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, in []sheaf.Chunk, p *taskstore.ParsePayload) (out []sheaf.Chunk, said []sheaf.Warning, err error) {
 	err = run.stage(ctx, n.Kind, func(ctx context.Context) (err error) {
 		input := e.nodeInput(run, doc, n, in, p)
@@ -211,7 +211,7 @@ func (e *Executor) runNode(ctx context.Context, run *run, doc *sheaf.Document, n
 	return out, said, err
 }
 
-// nodeLimit is how long an attempt of a node may take; 0 for no limit of its own.
+// nodeLimit is how long an attempt at a node may take; 0 for no limit of its own.
 func nodeLimit(n *flow.Node) time.Duration {
 	switch {
 	case n.Timeout > 0:
@@ -224,7 +224,7 @@ func nodeLimit(n *flow.Node) time.Duration {
 	return 0
 }
 
-// nodeInput is what a node runs on, but for a language model.
+// nodeInput is the input of a node, except for the language model.
 func (e *Executor) nodeInput(run *run, doc *sheaf.Document, n *flow.Node, in []sheaf.Chunk, p *taskstore.ParsePayload) flow.Input {
 	return flow.Input{
 		Node: n, Chunks: in, Settings: p.Config, Range: run.task.Range,
@@ -236,7 +236,7 @@ func (e *Executor) nodeInput(run *run, doc *sheaf.Document, n *flow.Node, in []s
 	}
 }
 
-// note adds what a node asked a model.
+// note adds a node's requests to a model.
 func (r *run) note(p taskstore.RunProgress) {
 	if p.Calls+p.Cached == 0 {
 		return
@@ -249,8 +249,8 @@ func (r *run) note(p taskstore.RunProgress) {
 	r.asked.Tokens += p.Tokens
 }
 
-// found notes what a node has found about the document: the metadata that it gave
-// all chunks of the range.
+// found records what a node found out about the document: the metadata it gave to
+// every chunk of the range.
 func (r *run) found(chunks []sheaf.Chunk) {
 	for _, c := range chunks[:min(len(chunks), 1)] {
 		for _, name := range strings.Fields(c.Metadata[sheaf.MetadataAdded]) {
@@ -281,9 +281,9 @@ func (e *Executor) readFlow(ctx context.Context, r *taskstore.FlowRun) (*flow.Fl
 	return &f, nil
 }
 
-// joined gathers the outputs that a node reads, in the order of the document,
-// each chunk once: as the first of its inputs has it. The copies are the node's
-// own, but for their slices and maps, which nodes replace and do not write to.
+// joined gathers the outputs that a node reads, in document order. Each chunk
+// appears once, as in the first input that has it. The node owns the copies except
+// for their slices and maps, which nodes replace instead of modifying.
 func joined(n *flow.Node, outputs map[string][]sheaf.Chunk, at map[string]int) []sheaf.Chunk {
 	var out []sheaf.Chunk
 	seen := map[string]bool{}
@@ -299,8 +299,8 @@ func joined(n *flow.Node, outputs map[string][]sheaf.Chunk, at map[string]int) [
 	return out
 }
 
-// renumbered gives chunks the ids of their places in what is left of a range,
-// and makes its outline speak of these.
+// renumbered gives chunks ids by their position in what is left of a range, and
+// updates the outline to match.
 func renumbered(rangeID string, chunks []sheaf.Chunk, at map[string]int, outline *sheaf.RangeOutline) []sheaf.Chunk {
 	if outline != nil {
 		for i := range outline.Floors {

@@ -18,26 +18,26 @@ import (
 	"sheaf/taskstore"
 )
 
-// GraphRAG is the kind of run that has a language model read the entities and
-// relations of each chunk, and where it is asked for, decide which entities are one
-// and report on the communities that they form. Each document has one result with what was said of its chunks,
-// from which package graphs makes the graph; it goes with the document. A report,
-// or that two entities are one, is a result of the documents whose words the model
-// read for it. Nothing of it is
-// indexed: what search finds in a graph are chunks.
+// GraphRAG is the kind of run in which a language model extracts the entities and
+// relations of each chunk and, on request, decides which entities are the same and
+// reports on the communities they form. Each document has one result with the
+// answers about its chunks, from which package graph builds the graph; it is deleted
+// with the document. A report, or a decision that two entities are the same, is a
+// result of the documents whose text the model read for it. None of it is indexed: a
+// graph search returns chunks.
 type GraphRAG struct{}
 
-// graphVersion changes with what this code asks of the same chunks.
+// graphVersion changes when this code asks something else about the same chunks.
 const graphVersion = 1
 
 const (
-	graphAnswer  = 2048   // tokens of what is said of a chunk
+	graphAnswer  = 2048   // tokens of an answer about a chunk
 	reportAnswer = 1024   // tokens of a report
-	graphText    = 24_000 // bytes of a chunk that the model reads
-	maxReports   = 5000   // of a dataset, for the communities of the highest rank
+	graphText    = 24_000 // characters of a chunk that the model reads
+	maxReports   = 5000   // per dataset, for the communities of the highest rank
 	maxTogether  = 8      // passages in a call
-	answerMost   = 4096   // tokens of what is said of several passages
-	maxPairs     = 2000   // of entities that a run looks at: those whose names are most alike
+	answerMost   = 4096   // tokens of an answer about several passages
+	maxPairs     = 2000   // entity pairs a run considers: those with the most similar names
 	verdict      = 32     // tokens of an answer about a pair
 )
 
@@ -52,30 +52,30 @@ const (
 	graphAgain          = "\n\n(Your answer before was not the JSON object that was asked for. Answer with that object alone.)"
 )
 
-// GraphResult is what a run of graphrag came to.
+// GraphResult is the outcome of a graphrag run.
 type GraphResult struct {
 	Method      string   `json:"method"`
 	Documents   int      `json:"documents"` // whose chunks the model has read
-	Made        int      `json:"made"`      // of them in this attempt
+	Made        int      `json:"made"`      // of these, in this attempt
 	Kept        int      `json:"kept"`
-	Chunks      int      `json:"chunks"` // that this attempt had read
+	Chunks      int      `json:"chunks"` // read in this attempt
 	Entities    int      `json:"entities,omitempty"`
 	Relations   int      `json:"relations,omitempty"`
-	Communities int      `json:"communities,omitempty"` // of the finest level, of two entities and more
+	Communities int      `json:"communities,omitempty"` // of the finest level, with two or more entities
 	Reports     int      `json:"reports,omitempty"`
-	Pairs       int      `json:"pairs,omitempty"`   // of entities whose names are alike, with resolution
-	Merged      int      `json:"merged,omitempty"`  // entities that are others by these
-	Gone        int      `json:"gone,omitempty"`    // documents that went or changed meanwhile
-	Failed      int      `json:"failed,omitempty"`  // chunks, which rules read for now, and reports
+	Pairs       int      `json:"pairs,omitempty"`   // of entities with similar names, with resolution
+	Merged      int      `json:"merged,omitempty"`  // entities merged into others because of these
+	Gone        int      `json:"gone,omitempty"`    // documents deleted or changed meanwhile
+	Failed      int      `json:"failed,omitempty"`  // chunks, handled by rules for now, and reports
 	Reasons     troubles `json:"reasons,omitempty"` // of some of them
 }
 
-// graphRun is one run at work.
+// graphRun is a run in progress.
 type graphRun struct {
 	*DatasetRun
 	opt  graph.RunOptions
 	salt string
-	all  []graph.Contribution // of what the model said, for reports alone
+	all  []graph.Contribution // the model's answers, for reports only
 	from map[string]taskstore.RunDocument
 	out  GraphResult
 }
@@ -98,7 +98,7 @@ func (GraphRAG) Run(ctx context.Context, r *DatasetRun) (end taskstore.RunEnd, e
 // RunDocument implements DocumentKind.
 func (GraphRAG) RunDocument(ctx context.Context, r *DatasetRun, d taskstore.RunDocument) (left DocumentResult, err error) {
 	w, err := beginGraph(r)
-	if err != nil || w.opt.Method == graph.MethodCooccurrence { // of which nothing is stored
+	if err != nil || w.opt.Method == graph.MethodCooccurrence { // for which nothing is stored
 		return left, err
 	}
 	_, _, err = w.document(ctx, d, w.name(d), nil)
@@ -122,18 +122,18 @@ func beginGraph(r *DatasetRun) (*graphRun, error) {
 	case opt.Method != graph.MethodCooccurrence && r.Asks() == "":
 		return nil, sheaf.Fail(sheaf.CategoryPolicy, "no_model", "The method %s asks a language model and none is configured. Set chat.url, or begin a run with the method cooccurrence.", opt.Method)
 	}
-	// Between light and general nothing is asked otherwise of a chunk.
+	// light and general ask the same about a chunk.
 	b, _ := json.Marshal([]any{graphVersion, opt.Method == graph.MethodNER, opt.EntityTypes, r.Asks()}) // always encodes
 	return &graphRun{DatasetRun: r, opt: opt, salt: string(b), from: map[string]taskstore.RunDocument{}, out: GraphResult{Method: opt.Method}}, nil
 }
 
-// name names the result of a document.
+// name identifies the result of a document.
 func (w *graphRun) name(d taskstore.RunDocument) string {
 	return name32("graph", w.salt, d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
 }
 
 func (w *graphRun) run(ctx context.Context) error {
-	if w.opt.Method == graph.MethodCooccurrence { // of which nothing is stored
+	if w.opt.Method == graph.MethodCooccurrence { // for which nothing is stored
 		there, err := w.Results(ctx)
 		if err != nil {
 			return err
@@ -190,14 +190,14 @@ func (w *graphRun) run(ctx context.Context) error {
 	return w.dropOthers(ctx, all)
 }
 
-// readBy reports whether a model reads a chunk: not what is code, or says once
-// more what others say.
+// readBy reports whether a model reads a chunk: code and chunks that repeat others
+// are skipped.
 func readBy(c *sheaf.Chunk) bool {
 	return (c.Role == "" || c.Role == sheaf.RoleChild) && c.Kind != sheaf.ChunkCode && c.Kind != sheaf.ChunkSummary && strings.TrimSpace(c.Text) != ""
 }
 
-// passage is text of a chunk that the model reads at once: all of it, unless it has
-// more tokens than a call may have.
+// passage is text of a chunk that the model reads in one piece: the whole chunk,
+// unless it has more tokens than a call may have.
 type passage struct {
 	chunk   int
 	tokens  int
@@ -255,9 +255,9 @@ func (w *graphRun) document(ctx context.Context, d taskstore.RunDocument, name s
 	return res, err == nil, err
 }
 
-// passages are what the model reads of chunks, each with the question about it
-// alone. Whatever is read together, an answer is kept as one to that question, so
-// that neither a neighbour that changed nor another size makes it anew.
+// passages returns what the model reads of chunks, each with the question about it
+// alone. However passages are batched, an answer is cached under that question, so
+// that neither a changed neighbour nor another batch size invalidates it.
 func (w *graphRun) passages(documentID string, chunks []sheaf.Chunk) (out []*passage) {
 	for i := range chunks {
 		for _, text := range cutTokens(clipText(chunks[i].Text, graphText), w.opt.BatchTokens) {
@@ -281,11 +281,11 @@ func (w *graphRun) instruction() string {
 	return fmt.Sprintf(instruction, strings.Join(w.opt.EntityTypes, ", "))
 }
 
-// cutTokens cuts a text between words, or where there is none for long within one,
-// into parts of at most so many tokens.
+// cutTokens cuts a text into parts of at most most tokens, between words, or within
+// a word when there is no space for long.
 func cutTokens(text string, most int) (parts []string) {
 	for chunker.CountTokens(text) > most {
-		// The longest part that fits, by halves: a part of one rune always does.
+		// Binary search for the longest part that fits: a part of one rune always does.
 		at, high := 0, len(text)
 		for low := 1; low < high; {
 			middle := (low + high) / 2
@@ -313,9 +313,9 @@ func cutTokens(text string, most int) (parts []string) {
 	return parts
 }
 
-// readTogether has the model read passages of a document that nobody has asked
-// about, several in a call as far as their tokens allow. Those that the answers
-// leave out are not read.
+// readTogether has the model read the passages of a document that have no cached
+// answer, several per call as far as their tokens allow. Those the answers omit stay
+// unread.
 func (w *graphRun) readTogether(ctx context.Context, documentID string, passages []*passage) error {
 	known := make([]bool, len(passages))
 	if err := askAll(len(passages), func(i int) (err error) {
@@ -328,7 +328,7 @@ func (w *graphRun) readTogether(ctx context.Context, documentID string, passages
 	var call []*passage
 	tokens, texts := 0, map[string]bool{}
 	for i, p := range passages {
-		if known[i] || texts[p.q.Text] { // of equal texts one is asked about
+		if known[i] || texts[p.q.Text] { // ask once per distinct text
 			continue
 		}
 		texts[p.q.Text] = true
@@ -358,8 +358,8 @@ func (w *graphRun) readTogether(ctx context.Context, documentID string, passages
 	})
 }
 
-// ask asks until the answer is of use, or it was asked as often as it may. Then
-// that is a trouble, and no error.
+// ask asks until the answer is usable or the attempts are used up. Running out of
+// attempts is a trouble, not an error.
 func (w *graphRun) ask(ctx context.Context, q Question, of RunTrouble) (trouble *RunTrouble, err error) {
 	for range 1 + w.opt.RetryAttempts {
 		if _, err = w.Ask(ctx, q); err == nil {
@@ -378,7 +378,7 @@ func (w *graphRun) ask(ctx context.Context, q Question, of RunTrouble) (trouble 
 	return &of, nil
 }
 
-// reports has the model report on the communities of each component.
+// reports has the model report on the communities of the finest level.
 func (w *graphRun) reports(ctx context.Context, all *results, o graph.Options) error {
 	g := graph.Build(w.all, o)
 	w.out.Entities, w.out.Relations = len(g.Entities), len(g.Relations)
@@ -416,7 +416,7 @@ func (w *graphRun) reports(ctx context.Context, all *results, o graph.Options) e
 			}
 			if r.kept == "" {
 				res, err := w.put(ctx, r.anchor, r.result, r.chunks, nil, false)
-				if errors.Is(err, ErrDocumentGone) { // the next run has it
+				if errors.Is(err, ErrDocumentGone) { // the next run handles it
 					w.out.Gone++
 					continue
 				}
@@ -436,15 +436,16 @@ func (w *graphRun) reports(ctx context.Context, all *results, o graph.Options) e
 	return nil
 }
 
-// report is one that is to be stored, or that is there.
+// report is a report to be stored, or one that exists.
 type report struct {
-	kept   string // its range where it is there
+	kept   string // its range if it exists
 	anchor taskstore.RunDocument
 	result taskstore.RunResult
 	chunks []sheaf.Chunk
 }
 
-// report has the model report on one community; nil where a document of it went.
+// report has the model report on one community; nil when one of its documents was
+// deleted.
 func (w *graphRun) report(ctx context.Context, g *graph.Graph, community int32, all *results) (*report, *RunTrouble, error) {
 	text, of := g.ReportText(community)
 	var said graph.Report
@@ -480,7 +481,7 @@ func (w *graphRun) report(ctx context.Context, g *graph.Graph, community int32, 
 	return r, nil, err
 }
 
-// cited are the documents and the chunks of sources, each once.
+// cited returns the distinct documents and the chunks of sources.
 func cited(g *graph.Graph, of []int32) (documents, chunks []string) {
 	for _, at := range of {
 		src := g.Sources[at]
@@ -500,9 +501,9 @@ func (w *graphRun) sources(documents []string) (out []taskstore.RunSource) {
 	return out
 }
 
-// resolve decides which entities with names that are alike are one: those of the
-// same letters and digits are, and of others the model says so. Each that is taken
-// as another is a result of the documents whose words were read for it.
+// resolve decides which entities with similar names are the same: those with the
+// same letters and digits are, and for the others the model decides. Each merge is a
+// result of the documents whose text was read for it.
 func (w *graphRun) resolve(ctx context.Context, all *results, splits *graph.Splits) ([]graph.Same, error) {
 	g := graph.Build(w.all, graph.Options{Splits: splits})
 	pairs, err := w.alike(ctx, g)
@@ -546,7 +547,7 @@ func (w *graphRun) resolve(ctx context.Context, all *results, splits *graph.Spli
 	return out, nil
 }
 
-// alike finds the entities that are looked at, by letters and by what they mean.
+// alike finds the pairs to consider, by spelling and by meaning.
 func (w *graphRun) alike(ctx context.Context, g *graph.Graph) ([]graph.Pair, error) {
 	var vectors [][]float32
 	if w.e.cfg.Embedder != nil && len(g.Entities) > 0 {
@@ -562,7 +563,7 @@ func (w *graphRun) alike(ctx context.Context, g *graph.Graph) ([]graph.Pair, err
 	return g.Alike(vectors, maxPairs), nil
 }
 
-// isSame decides about a pair; false where a document of it went.
+// isSame decides about a pair; false when one of its documents was deleted.
 func (w *graphRun) isSame(ctx context.Context, g *graph.Graph, p graph.Pair) (same bool, trouble *RunTrouble, err error) {
 	if p.Score == 1 {
 		return true, nil, nil
@@ -580,8 +581,8 @@ func (w *graphRun) isSame(ctx context.Context, g *graph.Graph, p graph.Pair) (sa
 	return same && trouble == nil, trouble, err
 }
 
-// putSame stores that an entity is another, unless it is there; false where a
-// document that says so went.
+// putSame stores that an entity is the same as another, unless that is stored
+// already; false when a document it is based on was deleted.
 func (w *graphRun) putSame(ctx context.Context, g *graph.Graph, m graph.Merged, s graph.Same, all *results) (bool, error) {
 	_, of := g.PairText(m.Entity, m.Into)
 	documents, chunks := cited(g, of)
@@ -590,7 +591,7 @@ func (w *graphRun) putSame(ctx context.Context, g *graph.Graph, m graph.Merged, 
 	if !have {
 		var err error
 		res, err = w.put(ctx, w.from[documents[0]], taskstore.RunResult{Name: name, Layer: graph.LayerSame, Sources: w.sources(documents)}, []sheaf.Chunk{graph.PackSame(s)}, nil, false)
-		if errors.Is(err, ErrDocumentGone) { // the next run has it
+		if errors.Is(err, ErrDocumentGone) { // the next run handles it
 			w.out.Gone++
 			return false, nil
 		}

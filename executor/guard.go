@@ -13,12 +13,12 @@ import (
 	"sheaf/internal/worker"
 )
 
-// breakers are one per dependency of this executor.
+// breakers holds one breaker per dependency of this executor.
 type breakers struct{ blobs, embedder, index, chat *worker.Breaker }
 
-// guard puts breakers in front of the configured parts.
+// guard puts breakers in front of the configured dependencies.
 func guard(c *Config, log *slog.Logger) breakers {
-	// A breaker is there even where the part is not, as in tests of one stage.
+	// A breaker exists even when its dependency does not, as in tests of one stage.
 	var ping struct{ blobs, embedder, index, chat func(context.Context) error }
 	if c.Blobs != nil {
 		ping.blobs = c.Blobs.Ping
@@ -57,8 +57,8 @@ func guard(c *Config, log *slog.Logger) breakers {
 	return b
 }
 
-// Breakers reports the state of the breaker before each dependency: blobs,
-// embedder, index and, where there is one, chat.
+// Breakers reports the state of each dependency's breaker: blobs, embedder, index
+// and, if configured, chat.
 func (e *Executor) Breakers() map[string]worker.BreakerState {
 	states := map[string]worker.BreakerState{"blobs": e.breakers.blobs.State(), "embedder": e.breakers.embedder.State(), "index": e.breakers.index.State()}
 	if e.model != nil {
@@ -67,7 +67,7 @@ func (e *Executor) Breakers() map[string]worker.BreakerState {
 	return states
 }
 
-// Skipped lists the kinds that cannot be run now, since what they need is away.
+// Skipped lists the kinds that cannot run now because a dependency is down.
 func (e *Executor) Skipped() []sheaf.TaskKind { return e.breakers.skipped() }
 
 func (b breakers) skipped() []sheaf.TaskKind {
@@ -119,7 +119,7 @@ func (g guardedFiles) FetchBlocks(ctx context.Context, key, sha256 string, size 
 	if fill == nil {
 		return path, nil, release, err
 	}
-	unguarded := fill // not by the result's name, which becomes the function that is returned
+	unguarded := fill // not the named result, which becomes the returned function
 	return path, func(ctx context.Context, offset, length int64) error {
 		return g.b.Do(ctx, func() error { return unguarded(ctx, offset, length) })
 	}, release, err

@@ -14,27 +14,27 @@ import (
 	"sheaf/taskstore"
 )
 
-// Nodes over the whole document run when its ranges have ended: their tasks are
-// spawned by finalize, once what the ranges stored stands, and it finalizes again
-// behind them. Each does what a run over the dataset does for one document, and
-// leaves the same result under the same name, so that the next run of the kind keeps
-// it. Until the generation is published nothing of it is seen.
+// Nodes over the whole document run when its ranges have ended. finalize spawns
+// their tasks once the ranges' stored results are settled, and finalizes again after
+// them. Each does what a run over the dataset does for one document and leaves the
+// same result under the same name, so that the next run of the kind keeps it. None
+// of it is visible until the generation is published.
 
-// DocumentKind is a RunKind whose part for one document can be done alone.
+// DocumentKind is a RunKind that can process a single document on its own.
 type DocumentKind interface {
-	// RunDocument does for a document what Run does for each. It may be called again
-	// after any point, and finds the answers that it had.
+	// RunDocument does for one document what Run does for each. It may be called again
+	// after an interruption at any point, and finds the answers it already had.
 	RunDocument(ctx context.Context, r *DatasetRun, d taskstore.RunDocument) (DocumentResult, error)
 }
 
-// DocumentResult is what a node over the whole document has left.
+// DocumentResult is the outcome of a node over the whole document.
 type DocumentResult struct {
 	Chunks  int      // stored
 	Failed  string   // what the model failed at, a sentence; "" for nothing
-	Reasons troubles // of that, and of what was left out
+	Reasons troubles // for that, and for omissions
 }
 
-// last lists the nodes over the whole document that are not among those skipped.
+// last lists the nodes over the whole document that are not skipped.
 func (p *program) last(skipped []string) (ids []string) {
 	for _, n := range p.Order() {
 		if flow.Over(n.Kind) != "" && !slices.Contains(skipped, n.ID) {
@@ -44,13 +44,13 @@ func (p *program) last(skipped []string) (ids []string) {
 	return ids
 }
 
-// asksModel reports whether runs of a kind ask a model where there is one.
+// asksModel reports whether runs of a kind use a model when one is configured.
 func asksModel(kind sheaf.TaskKind, config map[string]any) bool {
 	return kind != sheaf.KindGraphRAG || config["method"] != graph.MethodCooccurrence
 }
 
 // lastNodes makes the tasks of nodes over the whole document that have none yet;
-// none where nothing of the document can be found.
+// none when nothing of the document is searchable.
 func (e *Executor) lastNodes(ctx context.Context, tasks []sheaf.Task) (out []sheaf.NewTask, err error) {
 	at := slices.IndexFunc(tasks, func(t sheaf.Task) bool { return covers(t) && t.State == sheaf.TaskDone && t.Result.Chunks > 0 })
 	if at < 0 {
@@ -121,7 +121,7 @@ func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf
 	switch {
 	case ctx.Err() != nil:
 		return done, context.Cause(ctx)
-	case errors.Is(err, errSlice): // it goes on from the answers that are kept
+	case errors.Is(err, errSlice): // it continues from the cached answers
 		return done, &sheaf.RateLimited{After: time.Second}
 	case errors.Is(err, ErrDocumentGone):
 		return done, sheaf.Fail(sheaf.CategoryCanceled, "canceled", "the document was deleted while the node %s ran", n.ID)
@@ -133,7 +133,7 @@ func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf
 	return done, nil
 }
 
-// warnings says what a node did not make.
+// warnings reports what a node did not produce.
 func (d DocumentResult) warnings(node string) (out []sheaf.Warning) {
 	if d.Failed != "" {
 		out = append(out, sheaf.Warning{Code: "flow_node_incomplete", Message: fmt.Sprintf("The node %s: %s", node, d.Failed)})

@@ -11,25 +11,25 @@ import (
 	"sheaf/internal/embed"
 )
 
-// Late chunking: the chunks of a section are embedded together, in windows that
-// the model reads in one context, so that "it" in one chunk means what another
-// has named. A vector is that of its window, and is used again only with it.
+// Late chunking: the chunks of a section are embedded together, in windows that the
+// model reads as one context, so that "it" in one chunk can refer to something named
+// in another. A vector depends on its window and is reused only with it.
 
-// window is the chunks from to to (exclusive) with what is embedded for each.
+// window is the chunks [from, to) with the texts embedded for them.
 type window struct {
 	from, to int
 	texts    []string
 }
 
-// key tells windows with equal vectors.
+// key is equal for windows with equal vectors.
 func (w window) key() string { return strings.Join(w.texts, "\x00") }
 
 // windowsOf cuts the chunks of a range into windows of at most limit tokens:
-// sections that fit are whole, longer ones fall into their subsections, and
-// what has none is filled up chunk by chunk. So a change moves the windows of
-// its own section only. A chunk longer than limit is a window by itself.
+// sections that fit are kept whole, longer ones are split into their subsections,
+// and those without subsections are filled chunk by chunk. So a change affects only
+// the windows of its own section. A chunk longer than limit is a window of its own.
 func windowsOf(name string, chunks []sheaf.Chunk, limit int) []window {
-	tokens := make([]int, len(chunks)) // of a chunk with the line before it
+	tokens := make([]int, len(chunks)) // of a chunk with its location line
 	for i, c := range chunks {
 		tokens[i] = chunker.CountTokens(EmbeddingText(name, c))
 	}
@@ -37,7 +37,7 @@ func windowsOf(name string, chunks []sheaf.Chunk, limit int) []window {
 	add := func(from, to int) {
 		w := window{from: from, to: to}
 		for i := from; i < to; i++ {
-			// Where it stands is said once for neighbours, which are read together.
+			// Neighbours read together state their common position only once.
 			if i == from || !slices.Equal(chunks[i].HeadingPath, chunks[i-1].HeadingPath) {
 				w.texts = append(w.texts, EmbeddingText(name, chunks[i]))
 			} else {
@@ -89,9 +89,8 @@ func windowsOf(name string, chunks []sheaf.Chunk, limit int) []window {
 	return out
 }
 
-// embedWindows returns one vector a chunk, and how many tokens were embedded
-// for it. With again, what the live generation has of a whole window is taken
-// from there.
+// embedWindows returns one vector per chunk, and the number of tokens embedded. With
+// again, complete windows of the live generation are reused.
 func (e *Executor) embedWindows(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, again bool) ([][]float32, int, error) {
 	limit := e.cfg.Embedder.Model().Window
 	if limit == 0 {
@@ -122,9 +121,9 @@ func (e *Executor) embedWindows(ctx context.Context, run *run, doc *sheaf.Docume
 	return vectors, tokens, nil
 }
 
-// windowsBefore returns the vectors of the windows that the live generation of
-// the document holds whole, by their keys. The digest says that it was cut into
-// windows in the same way, for the same model.
+// windowsBefore returns the vectors of the windows that the document's live
+// generation holds in full, by key. An equal digest means it was cut into windows
+// the same way, for the same model.
 func (e *Executor) windowsBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, windows []window) map[string][][]float32 {
 	missing := map[string]bool{}
 	for _, w := range windows {

@@ -12,25 +12,25 @@ import (
 	"sheaf/taskstore"
 )
 
-// Mindmap is the kind of run that makes a tree of what each document is about.
-// Each is a result that is stored and not indexed: one asks for it.
+// Mindmap is the kind of run that makes a topic tree of each document. Each tree is
+// a result that is stored but not indexed; clients request it explicitly.
 type Mindmap struct{}
 
 const (
 	mindmapVersion = 1
-	mindmapTokens  = 32   // of the name of a topic
-	mindmapText    = 6000 // bytes of a topic that the model reads
+	mindmapTokens  = 32   // of a topic's name
+	mindmapText    = 6000 // characters of a topic that the model reads
 )
 
 const mindmapInstruction = "You name the topics of a text. Answer with the name alone: at most six words, in the language of the passages, without quotes."
 
-// MindmapResult is what a run of mindmap came to.
+// MindmapResult is the outcome of a mindmap run.
 type MindmapResult struct {
 	Documents int      `json:"documents"` // that have a mind map
-	Made      int      `json:"made"`      // of them now
+	Made      int      `json:"made"`      // of these, in this attempt
 	Kept      int      `json:"kept"`
 	Gone      int      `json:"gone,omitempty"`
-	Failed    int      `json:"failed,omitempty"` // topics that the model failed at, which have key phrases for now
+	Failed    int      `json:"failed,omitempty"` // topics the model failed to name; key phrases stand in for now
 	Reasons   troubles `json:"reasons,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func mindmaps(ctx context.Context, r *DatasetRun, out *MindmapResult) error {
 	return r.dropOthers(ctx, all)
 }
 
-// mindmapOf makes and stores the mind map of a document.
+// mindmapOf makes and stores a document's mind map.
 func mindmapOf(ctx context.Context, r *DatasetRun, d taskstore.RunDocument, name string, instead []string, out *MindmapResult) (res taskstore.RunResult, err error) {
 	chunks, vectors, err := r.Chunks(ctx, d)
 	if err != nil {

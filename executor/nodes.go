@@ -23,23 +23,22 @@ import (
 )
 
 // In the mode nodes a range of a document is a graph of tasks: one that reads and
-// chunks it, one for each node that does work between chunk and index, and one
-// that embeds and indexes what is left. What passes between them are objects
-// under the name of their attempt, as range results are: they are listed by tasks
-// that are done, found by the key that says what made them, and collected once no
-// generation lists them.
+// chunks it, one for each working node between chunk and index, and one that embeds
+// and indexes the remaining chunks. They exchange objects named after the attempt,
+// as range results are: listed by done tasks, found by a key derived from all their
+// inputs, and collected once no generation lists them.
 
 const (
-	wholeNodes = 8                // of a flow in the mode auto that has no tasks for its nodes
-	wholeTime  = 30 * time.Second // that its nodes are expected to take of a range, likewise
-	codeOfNode = 1                // version of what nodes do; a higher one makes all outputs anew
+	wholeNodes = 8                // maximum nodes of a flow that runs as a whole, in the mode auto
+	wholeTime  = 30 * time.Second // maximum expected time of its nodes per range, likewise
+	codeOfNode = 1                // version of what nodes do; raising it invalidates all outputs
 	maxPayload = 16 << 10         // bytes; the store takes no more
-	maxOutput  = 1 << 30          // bytes of an output that is read
+	maxOutput  = 1 << 30          // maximum bytes of an output that is read
 	nodeFailed = "flow_node_failed"
 )
 
-// mode decides whether nodes are tasks of their own, and says why. times are what
-// stages took of late.
+// mode decides whether nodes are tasks of their own, and why. times are recent stage
+// durations.
 func (p *program) mode(skipped []string, times map[string]time.Duration) (mode flow.Mode, reason string) {
 	if p.Mode != flow.ModeAuto {
 		return p.Mode, fmt.Sprintf("The flow sets mode = %q.", p.Mode)
@@ -71,7 +70,8 @@ func (p *program) mode(skipped []string, times map[string]time.Duration) (mode f
 	return flow.ModeWhole, fmt.Sprintf("The flow has at most %d nodes, and none asks for a task of its own.", wholeNodes)
 }
 
-// insteadOf is what follows when a node has failed for good, "" where the task is dead.
+// insteadOf is what happens when a node has failed permanently; "" when its task is
+// dead.
 func insteadOf(n *flow.Node) string {
 	if n.OnFailure == flow.SkipNode || n.OnFailure == flow.UseDefault {
 		return string(n.OnFailure)
@@ -86,13 +86,13 @@ func poolOf(n *flow.Node) string {
 	return n.Pool
 }
 
-// errLargePayload is what keeps nodes from being tasks: the plan falls back to
-// one task a range.
+// errLargePayload prevents nodes from being tasks: the plan falls back to one task
+// per range.
 var errLargePayload = errors.New("the payload of a node is too large")
 
-// nodeTasks makes the tasks of the nodes of a range in an order in which each
-// comes after those that it reads, and the task at their end, which covers the
-// range. base names the range's content and the settings without the flow.
+// nodeTasks makes the tasks of a range's nodes, each after those it reads, and the
+// final task, which covers the range. base identifies the range's content and the
+// settings without the flow.
 func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, base string) ([]sheaf.NewTask, error) {
 	type feed struct{ node, task, name string }
 	run := *payload.Flow
@@ -128,7 +128,7 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 				return nil, fmt.Errorf("encoding the payload of units %s: %w", last.Range, err)
 			}
 			if last.Payload = raw; !slices.Contains(t.DependsOn, reader) {
-				t.DependsOn = append(t.DependsOn, reader) // it knows the ledger and the outline
+				t.DependsOn = append(t.DependsOn, reader) // its output has the ledger and the outline
 			}
 			last.DependsOn, last.Pool = t.DependsOn, poolOf(n)
 			tasks, indexed = append(tasks, last), true
@@ -166,8 +166,8 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 	return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.ref)
 }
 
-// sinksLast is the order of the nodes with index behind those that it may wait for,
-// and what leaves files behind that.
+// sinksLast is the order of the nodes with index after the nodes it may wait for,
+// and nodes that write files last.
 func (p *program) sinksLast() []*flow.Node {
 	order := p.Order()
 	place := func(n *flow.Node) int {
@@ -183,22 +183,22 @@ func (p *program) sinksLast() []*flow.Node {
 	return order
 }
 
-// nodeName names the output of a node by all that makes it: its kind, the version
-// of the code, its config, what it asks a model, and the names of what it reads;
-// 32 hex.
+// nodeName identifies a node's output by everything that determines it: its kind,
+// the version of the code, its config, what it asks a model, and the names of its
+// inputs; 32 hex.
 func nodeName(n *flow.Node, asked string, inputs []string) string {
 	// guard: flows: an output is named by the config of its node
 	b, _ := json.Marshal([]any{"node", codeOfNode, n.Kind, n.Config, asked, inputs}) // it was JSON
 	return hash32(b)
 }
 
-// needed drops the tasks of nodes whose outputs nobody will read: those that
-// only feed what is there. Outputs that exist stay listed.
+// needed drops the tasks of nodes whose output will not be read, because they only
+// feed existing outputs. Existing outputs stay listed.
 func needed(tasks []sheaf.NewTask) []sheaf.NewTask {
 	if !slices.ContainsFunc(tasks, func(t sheaf.NewTask) bool { return t.Kind == sheaf.KindDataflow }) {
 		return tasks
 	}
-	// What nobody could read leaves a file.
+	// A node that feeds no other writes a file.
 	fed := map[string]bool{}
 	for _, t := range tasks {
 		for _, id := range t.DependsOn {
@@ -225,7 +225,7 @@ func needed(tasks []sheaf.NewTask) []sheaf.NewTask {
 	return out
 }
 
-// renewIDs gives the tasks of a stored plan ids of their own.
+// renewIDs gives the tasks of a stored plan new ids.
 func renewIDs(tasks []sheaf.NewTask) {
 	ids := make(map[string]string, len(tasks))
 	for i := range tasks {
@@ -239,8 +239,8 @@ func renewIDs(tasks []sheaf.NewTask) {
 	}
 }
 
-// output is what a node leaves. Its chunks have their position among all chunks
-// of the range as ids, so that equal work leaves equal bytes.
+// output is what a node stores. Its chunks' ids are their positions among all chunks
+// of the range, so that equal work yields equal bytes.
 type output struct {
 	Chunks  []sheaf.Chunk       `json:"chunks"`
 	Ledger  sheaf.Ledger        `json:"ledger,omitempty"`  // of the node that read the range
@@ -320,9 +320,9 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 	return done, err
 }
 
-// writeNode runs a node that leaves a file. Behind embed it takes the vectors from
-// the result of the range, which is in the index by then; chunks that are not in
-// the index are embedded here.
+// writeNode runs a node that writes a file. After embed, it takes the vectors from
+// the range's result, which is in the index by then; chunks that are not in the
+// index are embedded here.
 func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document, n *flow.Node, in *inputs, p *taskstore.ParsePayload) (done taskstore.Completion, err error) {
 	input := e.nodeInput(run, doc, n, in.chunks, p)
 	for i := range input.Chunks {
@@ -352,8 +352,8 @@ func (e *Executor) writeNode(ctx context.Context, run *run, doc *sheaf.Document,
 	return done, err
 }
 
-// withinTimeout does an attempt of a node that may take so long; 0 for no limit of its
-// own. cure says what helps where it took longer.
+// withinTimeout runs an attempt at a node with a time limit; 0 for none of its own.
+// cure is what to do when it times out.
 func withinTimeout(ctx context.Context, within time.Duration, n *flow.Node, ref, cure string, do func(context.Context) error) error {
 	if within == 0 {
 		return do(ctx)
@@ -367,8 +367,8 @@ func withinTimeout(ctx context.Context, within time.Duration, n *flow.Node, ref,
 	return err
 }
 
-// nodeVectors finds the vectors of chunks in the result of their range, by what
-// was embedded.
+// nodeVectors finds the vectors of chunks in their range's result, matched by the
+// embedded text.
 func (e *Executor) nodeVectors(ctx context.Context, doc *sheaf.Document, key string, in *flow.Input) error {
 	model := e.cfg.Embedder.Model()
 	stored, err := artifact.LoadFor(ctx, e.cfg.Blobs, key, model.ID)
@@ -405,7 +405,7 @@ func (e *Executor) nodeVectors(ctx context.Context, doc *sheaf.Document, key str
 	return nil
 }
 
-// leave stores what a node has made.
+// leave stores a node's output.
 func (e *Executor) leave(ctx context.Context, run *run, doc *sheaf.Document, made *output) (done taskstore.Completion, err error) {
 	body, err := json.Marshal(made)
 	if err != nil {
@@ -417,7 +417,7 @@ func (e *Executor) leave(ctx context.Context, run *run, doc *sheaf.Document, mad
 	return done, err
 }
 
-// leaveBytes stores an object under the name of the attempt.
+// leaveBytes stores an object under the attempt's name.
 func (e *Executor) leaveBytes(ctx context.Context, run *run, doc *sheaf.Document, body []byte) (done taskstore.Completion, err error) {
 	t := run.task
 	key := sheaf.ArtifactKey(t.TenantID, doc.ID, run.rangeID)
@@ -434,7 +434,7 @@ func (e *Executor) leaveBytes(ctx context.Context, run *run, doc *sheaf.Document
 	return done, nil
 }
 
-// readOutput reads what a node has left.
+// readOutput reads a node's stored output.
 func (e *Executor) readOutput(ctx context.Context, r *sheaf.TaskResult) (*output, error) {
 	b, err := e.cfg.Blobs.Open(ctx, r.ArtifactKey, 0, -1)
 	if errors.Is(err, sheaf.ErrNotFound) {
@@ -455,15 +455,15 @@ func (e *Executor) readOutput(ctx context.Context, r *sheaf.TaskResult) (*output
 	return &out, nil
 }
 
-// inputs is what a task reads of others.
+// inputs is what a task reads from other tasks.
 type inputs struct {
-	tasks      []sheaf.Task // those that it depends on
+	tasks      []sheaf.Task // its dependencies
 	chunks     []sheaf.Chunk
-	skipped    bool // all of them were
+	skipped    bool // all of them were skipped
 	incomplete bool // a node before the task failed
 }
 
-// inputs joins the outputs that a task reads.
+// inputs merges the outputs that a task reads.
 func (e *Executor) inputs(ctx context.Context, t *sheaf.Task, f *taskstore.FlowRun) (in inputs, err error) {
 	if in.tasks, err = e.cfg.Store.Inputs(ctx, t.ID); err != nil {
 		return in, fmt.Errorf("reading the inputs of task %s: %w", t.ID, err)
@@ -504,9 +504,9 @@ func nodeOf(tasks []sheaf.Task, id string) int {
 	return slices.IndexFunc(tasks, func(t sheaf.Task) bool { return t.Node == id })
 }
 
-// nodeOutputs is what the nodes of a range leave to be embedded and indexed, and
-// what is known of the range; nil for a task that no nodes feed, since their
-// units are read again: it runs all of them.
+// nodeOutputs returns the chunks that a range's nodes left to be embedded and
+// indexed, and the known part of the range's result. The chunks are nil for a task
+// without node tasks, as when units are read again: it runs all nodes itself.
 func (e *Executor) nodeOutputs(ctx context.Context, run *run, t *sheaf.Task, payload *taskstore.ParsePayload) ([]sheaf.Chunk, sheaf.TaskResult, error) {
 	result := sheaf.TaskResult{RangeID: run.rangeID, Warnings: payload.Flow.Warnings}
 	in, err := e.inputs(ctx, t, payload.Flow)
@@ -539,7 +539,7 @@ func (e *Executor) nodeOutputs(ctx context.Context, run *run, t *sheaf.Task, pay
 	return chunks, result, nil
 }
 
-// Policy is how a task is retried whose node says so.
+// Policy is the retry policy of a task whose node sets one.
 func (e *Executor) Policy(t *sheaf.Task) (p worker.RetryPolicy) {
 	if t.Kind != sheaf.KindDataflow && t.Kind != sheaf.KindParse {
 		return p
@@ -557,7 +557,7 @@ func positionOf(c sheaf.Chunk) int {
 	return n
 }
 
-// decided notes how a flow runs, and answers its mode.
+// decided records how a flow runs, and returns its mode.
 func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun, times map[string]time.Duration) flow.Mode {
 	mode, reason := p.mode(run.Skipped, times)
 	d.Result.Flow = &sheaf.FlowDecision{Ref: run.Ref, Mode: string(mode), Reason: reason, Skipped: run.Why, Last: run.Last}
@@ -573,10 +573,10 @@ func (d *DocumentPlan) decided(p *program, run *taskstore.FlowRun, times map[str
 	return mode
 }
 
-// ends is what the nodes of a generation say of it.
+// ends summarizes how a generation's nodes ended.
 type ends struct {
-	dead     map[sheaf.Range]*sheaf.Failure // why what covers a range had nothing to read
-	failure  *sheaf.Failure                 // of the first node that was skipped or replaced since it failed
+	dead     map[sheaf.Range]*sheaf.Failure // why the task covering a range had no input
+	failure  *sheaf.Failure                 // of the first node that was skipped or replaced because it failed
 	warnings []sheaf.Warning
 }
 

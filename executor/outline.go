@@ -12,32 +12,32 @@ import (
 	"sheaf/taskstore"
 )
 
-// A document without a table of contents is cut without being read, so nobody
-// knows which headings a range begins under until those before it are read. The
-// range reports its own headings; finalize, which sees all, compares what each
-// range's chunks were made under with what they stand under, and has those that
+// A document without a table of contents is cut without being read, so the headings
+// a range starts under are unknown until the ranges before it are read. Each range
+// reports its own headings. finalize, which sees all of them, compares the headings
+// each range's chunks were made under with the actual ones, and has ranges that
 // differ stitched: a task takes the stored chunks, puts them under the right
-// headings, embeds those whose path changed and writes the result anew. Since
-// only complete generations are compared, the order in which ranges end does not
+// headings, re-embeds those whose path changed and writes a new result. Since only
+// complete generations are compared, the order in which ranges finish does not
 // matter.
 
-// maxStitches bounds how often a result of a range is replaced: once where it is
-// stitched, and once more where it was read again and had other headings.
+// maxStitches bounds how often a range's result is replaced: once to be stitched,
+// and once more if it was read again and got other headings.
 const maxStitches = 3
 
 // maxHeadings bounds the outline of a document.
 const maxHeadings = 5_000
 
-// reported are the ranges of a generation that report their headings, in order,
-// and these headings in the order of the document: ranges may lie inside others,
-// where units were read again.
+// reported are the ranges of a generation that report their headings, in order, and
+// these headings in document order. Ranges may lie inside others, when units were
+// read again.
 type reported struct {
 	ranges   []*sheaf.Task
 	headings []sheaf.Heading
 }
 
-// reportedBy gathers what tasks report: nothing unless all with chunks do, since
-// an outline with gaps would be wrong.
+// reportedBy collects what tasks report. It returns nothing unless all tasks with
+// chunks report, because an outline with gaps would be wrong.
 func reportedBy(tasks []sheaf.Task) (out reported) {
 	for i := range tasks {
 		switch t := &tasks[i]; {
@@ -56,8 +56,8 @@ func reportedBy(tasks []sheaf.Task) (out reported) {
 	return out
 }
 
-// stitches says which range results of a complete generation have chunks under
-// other headings than they stand under, and what replaces them.
+// stitches returns replacements for the range results of a complete generation whose
+// chunks are not under their actual headings.
 func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore.Stitch {
 	times := replaced(tasks)
 	var out []taskstore.Stitch
@@ -74,7 +74,7 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore
 		}
 		var payload taskstore.ParsePayload
 		if fastjson.Unmarshal(t.Payload, &payload) != nil {
-			continue // the range could not have been read
+			continue // the range could not have been read either
 		}
 		stored := t.Result
 		stored.Stages = nil
@@ -88,9 +88,9 @@ func stitches(finalize *sheaf.Task, tasks []sheaf.Task, by reported) []taskstore
 	return out
 }
 
-// reread says which range results of a complete generation would have other
-// headings beside the pages of other ranges, and what replaces them: tasks that
-// read them again by what all ranges agree on.
+// reread returns replacements for the range results of a complete generation that
+// would get other headings in view of other ranges' pages: tasks that read them
+// again using what all ranges agree on.
 func (e *Executor) reread(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.Stitch {
 	var ranges []*sheaf.Task
 	for i := range tasks {
@@ -103,7 +103,7 @@ func (e *Executor) reread(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.
 	}
 	var payload taskstore.ParsePayload
 	if json.Unmarshal(ranges[0].Payload, &payload) != nil {
-		return nil // the range could not have been read
+		return nil // the range could not have been read either
 	}
 	format, _ := e.cfg.Formats.ByID(payload.Format)
 	agreeing, ok := format.(parser.Agreeing)
@@ -128,7 +128,7 @@ func (e *Executor) reread(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.
 	return out
 }
 
-// replaced counts the results of each range that others have replaced.
+// replaced counts how often each range's result was replaced.
 func replaced(tasks []sheaf.Task) map[sheaf.Range]int {
 	times := map[sheaf.Range]int{}
 	for i := range tasks {
@@ -139,7 +139,7 @@ func replaced(tasks []sheaf.Task) map[sheaf.Range]int {
 	return times
 }
 
-// replacement is a task in place of one that is done.
+// replacement is a task that replaces a done one.
 func replacement(finalize, t *sheaf.Task, payload taskstore.ParsePayload) taskstore.Stitch {
 	raw, _ := json.Marshal(payload) // it was JSON a moment ago
 	return taskstore.Stitch{TaskID: t.ID, RangeID: t.Result.RangeID, Task: sheaf.NewTask{
@@ -148,7 +148,7 @@ func replacement(finalize, t *sheaf.Task, payload taskstore.ParsePayload) taskst
 	}}
 }
 
-// outline is that of a document whose ranges report their headings, nil for
+// outline is the outline of a document whose ranges report their headings; nil for
 // others.
 func (r reported) outline() json.RawMessage {
 	switch {
@@ -161,7 +161,7 @@ func (r reported) outline() json.RawMessage {
 	return raw
 }
 
-// under is what a payload says that its range begins under.
+// under returns the headings that, per its payload, a range starts under.
 func under(p *taskstore.ParsePayload) []sheaf.Heading {
 	stack := make([]sheaf.Heading, len(p.Headings))
 	for i, title := range p.Headings {
@@ -173,8 +173,8 @@ func under(p *taskstore.ParsePayload) []sheaf.Heading {
 	return stack
 }
 
-// restack puts the chunks of a range, made under the headings that outline
-// names, under others. It lists those whose path changed.
+// restack moves a range's chunks from the headings they were made under, as outline
+// records them, to those of stack. It lists the chunks whose path changed.
 func restack(chunks []sheaf.Chunk, outline *sheaf.RangeOutline, stack []sheaf.Heading) (changed []int) {
 	for i := range chunks {
 		c := &chunks[i]

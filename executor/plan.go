@@ -28,26 +28,26 @@ import (
 	"sheaf/taskstore"
 )
 
-// rowsPerPage is how many table rows count as one page for fairness, progress
-// and usage: about what fits on a printed page.
+// rowsPerPage is how many table rows count as one page for fairness, progress and
+// usage: about as many as fit on a printed page.
 const rowsPerPage = 50
 
-// Planner runs plan tasks: it opens the file, counts and fingerprints its
-// units, and writes the tasks that will read them, with what can be reused
-// already done.
+// Planner runs plan tasks: it opens the file, counts and fingerprints its units, and
+// writes the tasks that will read them, with reusable ones already done.
 type Planner struct {
 	Store   PlanStore
 	Files   Files
 	Blobs   blob.Store
 	Parser  PlanParser
 	Formats *parser.Registry
-	Model   func() embed.Model // that ranges are embedded with now, for the digest; nil for none
+	Model   func() embed.Model // the current embedding model, for the digest; nil for none
 	Chat    string             // the chat model, for the digest; "" for none
 	Tree    Tree               // bounds of archives
 	Tags    tagset.Limits
 }
 
-// PlanStore is what planning reads, and where it puts the files of archives.
+// PlanStore is what planning reads, and where it creates the documents of archive
+// files.
 type PlanStore interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
@@ -93,7 +93,7 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done taskstore.Co
 	return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
 }
 
-// DryRun is what planning the document would answer. Nothing is stored.
+// DryRun returns the outcome of planning the document. Nothing is stored.
 func (p *Planner) DryRun(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload) (taskstore.Completion, error) {
 	if ask.Continues() {
 		return p.planFailed(ctx, doc, ask)
@@ -105,14 +105,14 @@ func (p *Planner) DryRun(ctx context.Context, doc *sheaf.Document, ask taskstore
 	return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
 }
 
-// DocumentPlan is what planning decided.
+// DocumentPlan is the outcome of planning.
 type DocumentPlan struct {
 	Result sheaf.PlanResult
 	Tasks  []sheaf.NewTask
 	Reused sheaf.Reused
 }
 
-// plan opens the document and cuts it. t names where shards are stored; nil
+// plan opens the document and cuts it. t is the task that shards are stored for; nil
 // means a dry run, which stores nothing.
 func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload, t *sheaf.Task) (*DocumentPlan, error) {
 	program, err := p.program(ctx, doc)
@@ -142,10 +142,10 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
-	// A stored plan holds its settings in the clear.
+	// A stored plan holds its settings in plaintext.
 	keeps := config.Password.V == ""
 	if keeps && doc.Generation > 1 {
-		// The same bytes cut by the same rules: the file need not be opened.
+		// The same bytes are cut by the same rules: no need to open the file.
 		if out := p.storedPlan(ctx, keep); out != nil {
 			if ask.Fresh {
 				return out, nil
@@ -192,7 +192,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		pieces = earlier
 	}
 
-	// Nobody knows yet which headings the ranges begin under.
+	// The headings the ranges start under are not known yet.
 	continues := len(opened.Outline) == 0 && len(pieces) > 1 && opened.Unit == sheaf.UnitPage && opened.Ranges == nil
 
 	if config.PII.V == "redact" {
@@ -270,7 +270,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if nodes {
 		out.Tasks = graph
 	}
-	// What a flow has decided by measured times might be decided otherwise.
+	// A flow's decisions from measured times may change.
 	if keeps && (flowRun != nil || !planQuick(format, doc.Size, len(out.Tasks))) && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
@@ -282,26 +282,26 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	return out, p.reuse(ctx, doc, out)
 }
 
-// quickBytes is the size up to which planning a document of one range takes no
-// longer than reading its plan.
+// quickBytes is the size up to which planning a one-range document is as fast as
+// reading its stored plan.
 const quickBytes = 1 << 20
 
-// planQuick reports whether a document is planned anew for each version. Most
-// documents are small and whole: for each a folder and a file less are written.
+// planQuick reports whether a document is planned again for each version. Most
+// documents are small and one range; this saves each of them a folder and a file.
 func planQuick(f parser.Format, bytes int64, tasks int) bool {
 	_, calls := f.(parser.Optional) // a program or a service
 	return tasks == 1 && bytes <= quickBytes && !calls
 }
 
-// A file that takes longer to plan than planTime and planTimePerMB is not honest:
+// A file that takes longer to plan than planTime and planTimePerMB is hostile:
 // planning takes seconds, and a minute for a workbook of 100 MB.
 const (
 	planTime      = 2 * time.Minute
 	planTimePerMB = 10 * time.Second
 )
 
-// planLimit is how long planning a file of so many bytes may take. Formats that
-// need a program or a service have time-outs of their own.
+// planLimit is how long planning a file of that many bytes may take. Formats that
+// need a program or a service have their own timeouts.
 func planLimit(f parser.Format, bytes int64) time.Duration {
 	if _, ok := f.(parser.Optional); ok {
 		return 0
@@ -309,8 +309,8 @@ func planLimit(f parser.Format, bytes int64) time.Duration {
 	return planTime + time.Duration(bytes>>20)*planTimePerMB
 }
 
-// fingerprint is all that decides the results of a document in this format; flow
-// is FlowRun.Names, "" without a flow.
+// fingerprint is the Fingerprint of a document in this format; flow is
+// FlowRun.Names, "" without a flow.
 func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig, flow string) Fingerprint {
 	model, window := "", 0
 	if p.Model != nil {
@@ -327,14 +327,14 @@ func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig, fl
 	}
 }
 
-// planKey is where the plan of these bytes under these rules is stored.
+// planKey is the blob key of the plan of these bytes under these rules.
 func planKey(doc *sheaf.Document, digest string, config sheaf.ParseConfig) string {
 	c, _ := json.Marshal(config) // plain fields always encode
 	h := xxhash.Sum64String(doc.BlobKey + "\x00" + doc.SHA256 + "\x00" + digest + "\x00" + string(c))
 	return fmt.Sprintf("%splans/%016x.json", sheaf.ArtifactPrefix(doc.TenantID, doc.ID), h)
 }
 
-// keepPlan stores a plan as it is before anything is reused.
+// keepPlan stores a plan as it is before reuse is applied.
 func (p *Planner) keepPlan(ctx context.Context, key string, plan *DocumentPlan) error {
 	b, err := json.Marshal(plan)
 	if err != nil {
@@ -347,8 +347,8 @@ func (p *Planner) keepPlan(ctx context.Context, key string, plan *DocumentPlan) 
 // maxPlanBytes bounds a stored plan: a million rows make one of 200 KB.
 const maxPlanBytes = 64 << 20
 
-// storedPlan reads a plan with fresh task ids, or nil: then planning from
-// the file is the answer to whatever is wrong.
+// storedPlan reads a plan, with new task ids. It returns nil on any problem: the
+// document is then planned from the file.
 func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
 	r, err := p.Blobs.Open(ctx, key, 0, -1)
 	if err != nil {
@@ -363,8 +363,8 @@ func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
 	return &plan
 }
 
-// reuse turns tasks whose result exists into ones that list it (a range of
-// this document) or copy it (of another document of the tenant).
+// reuse turns tasks whose result exists into ones that list it (if it is this
+// document's) or copy it (if it is another document's of the tenant).
 func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentPlan) error {
 	keys := make([]string, len(out.Tasks))
 	for i, t := range out.Tasks {
@@ -411,8 +411,8 @@ func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentP
 	return nil
 }
 
-// dropLost forgets results of the document itself that the blob store has lost:
-// they would be listed again without being read. Those of others are read by a task
+// dropLost discards results of the document itself whose blobs are gone: they would
+// be listed again without being read. Results of other documents are read by a task
 // that falls back to parsing.
 func (p *Planner) dropLost(ctx context.Context, doc *sheaf.Document, found map[string]taskstore.ReusableRange) error {
 	folder := sheaf.ArtifactPrefix(doc.TenantID, doc.ID)
@@ -438,9 +438,8 @@ func (p *Planner) dropLost(ctx context.Context, doc *sheaf.Document, found map[s
 	return nil
 }
 
-// planFailed makes a generation that lists all that generation Base could
-// read, or repeats a stage of it, and parses again only the units that it
-// could not.
+// planFailed makes a generation that lists everything that generation Base could
+// read, or repeats a stage of it, and parses only the unreadable units again.
 func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload) (done taskstore.Completion, err error) {
 	old, err := p.Store.GenerationTasks(ctx, doc.ID, ask.Base)
 	if err != nil {
@@ -454,7 +453,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 		}
 	}
 	read := sheaf.MergeLedgers(ledgers...)
-	var only []sheaf.Range // the units to try, unless all
+	var only []sheaf.Range // the units to retry; nil for all
 	if ask.Only != nil {
 		only = ask.Only.Select(failedUnits(old))
 	}
@@ -485,7 +484,8 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 		}
 		for _, r := range again {
 			if r == t.Range && t.State == sheaf.TaskDone {
-				// The same key as the listed one would collide with it: list nothing, read again.
+				// The same key as the listed task would collide with it: list nothing,
+				// read again.
 				done.Spawn = done.Spawn[:len(done.Spawn)-1]
 			}
 			done.Spawn = append(done.Spawn, sheaf.NewTask{
@@ -495,7 +495,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 		}
 	}
 	if len(done.Spawn) == 0 {
-		// The file never opened: planning from the start is the only retry.
+		// The file was never opened: planning from the start is the only retry.
 		plan, err := p.plan(ctx, doc, taskstore.PlanPayload{}, &sheaf.Task{TenantID: doc.TenantID, DocumentID: doc.ID})
 		if err != nil {
 			return done, err
@@ -506,9 +506,9 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 	return done, nil
 }
 
-// repeatStage makes of a task that would list a stored result one that takes
-// its chunks, and its vectors unless the stage makes those, and writes them
-// again under a range of its own.
+// repeatStage turns a task that would list a stored result into one that takes its
+// chunks, and its vectors unless the stage makes those, and writes them again under
+// a range of its own.
 func (p *Planner) repeatStage(t *sheaf.NewTask, stage string) error {
 	var payload taskstore.ParsePayload
 	if err := json.Unmarshal(t.Payload, &payload); err != nil {
@@ -517,7 +517,7 @@ func (p *Planner) repeatStage(t *sheaf.NewTask, stage string) error {
 	t.Kind, payload.Reuse, t.Done = sheaf.KindIndex, t.Done, nil
 	format, known := p.Formats.ByMediaType(payload.MediaType)
 	if payload.Embed = stage == taskstore.StageEmbed; payload.Embed && known && t.ReuseKey != "" {
-		// The vectors will be of the model that is configured now.
+		// The vectors will come from the model configured now.
 		flow := ""
 		if payload.Flow != nil {
 			flow = payload.Flow.Names
@@ -546,8 +546,8 @@ func unread(t sheaf.Task, read sheaf.Ledger) []sheaf.Range {
 	return known.Missing([]sheaf.Range{t.Range})
 }
 
-// cut decides the ranges: those the format prepared, or pieces of the units
-// asked for. The pieces partition the request.
+// cut decides the ranges: those the format prepared, or pieces of the requested
+// units. The pieces partition the request.
 func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, error) {
 	wanted, err := sheaf.SelectUnits(config.Pages.V, plan.Units)
 	if err != nil {
@@ -576,9 +576,9 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 	return out, nil
 }
 
-// earlierCut is how the live generation is cut, where that covers the same units
-// in about as many ranges: pages that were changed in place then change the range
-// that they are in, and no other. nil where it does not, or is not known.
+// earlierCut returns the live generation's ranges, if they cover the same units in
+// about as many ranges: pages edited in place then change only the range they are
+// in. Otherwise it returns nil.
 func (p *Planner) earlierCut(ctx context.Context, doc *sheaf.Document, plan *parser.Plan, pieces []parser.PlannedRange) []parser.PlannedRange {
 	if plan.Ranges != nil || len(plan.Fingerprints) == 0 || len(pieces) < 2 || doc.LiveGeneration < 1 {
 		return nil
@@ -605,7 +605,7 @@ func (p *Planner) earlierCut(ctx context.Context, doc *sheaf.Document, plan *par
 	return out
 }
 
-// runs joins ranges that follow each other.
+// runs joins adjacent ranges.
 func runs(cut []parser.PlannedRange) []sheaf.Range {
 	var out []sheaf.Range
 	for _, c := range cut {
@@ -618,15 +618,15 @@ func runs(cut []parser.PlannedRange) []sheaf.Range {
 	return out
 }
 
-// A document of few bytes has few tasks, whatever it says of itself: each stands
-// on bytesPerTask of the file at least. A dozen blank pages take as much.
+// A small file yields few tasks, whatever it declares: beyond freeTasks, each task
+// needs at least bytesPerTask of the file. A dozen blank pages take that much.
 const (
 	freeTasks    = 256
 	bytesPerTask = 64
 )
 
-// boundTasks refuses a plan of more tasks than a file of so many bytes is cut
-// into, before they are made.
+// boundTasks refuses, before the tasks are made, a plan with more tasks than a file
+// of that many bytes may have.
 func boundTasks(plan *parser.Plan, config sheaf.ParseConfig, bytes int64) error {
 	tasks := int64(len(plan.Ranges))
 	if plan.Ranges == nil {
@@ -644,7 +644,7 @@ func boundTasks(plan *parser.Plan, config sheaf.ParseConfig, bytes int64) error 
 	return nil
 }
 
-// rangeSize is how many units a task has at most; all where the format cannot
+// rangeSize is the maximum number of units per task; all when the format cannot
 // split.
 func rangeSize(plan *parser.Plan, config sheaf.ParseConfig, all int) int {
 	switch {
@@ -656,10 +656,10 @@ func rangeSize(plan *parser.Plan, config sheaf.ParseConfig, all int) int {
 	return plan.RangeSize
 }
 
-// cutByContent cuts runs into ranges of at most size units. Where the units
-// have fingerprints, a range ends in the last third of its size before the unit
-// with the smallest one: when units are inserted, the ranges behind them soon
-// cover the same units again, and so hold the same chunks.
+// cutByContent cuts runs into ranges of at most size units. When the units have
+// fingerprints, a range ends within the last third of its size, before the unit with
+// the smallest one: after an insertion, later ranges soon cover the same units again
+// and so hold the same chunks.
 func cutByContent(runs []sheaf.Range, size int, prints []uint64) []sheaf.Range {
 	if size < 3 || len(prints) == 0 {
 		return sheaf.CutRanges(runs, size)
@@ -694,13 +694,13 @@ func costOf(piece parser.PlannedRange, unit sheaf.Unit) int {
 	return piece.Range.Len()
 }
 
-// headingsAt is the heading path in force at the start of a unit, by the
-// document's outline. levels is nil where they are 1, 2, 3 …
+// headingsAt returns the heading path in force at the start of a unit, by the
+// document's outline. levels is nil when they are 1, 2, 3 …
 func headingsAt(outline []sheaf.Heading, unit int) (titles []string, levels []int) {
 	var path []sheaf.Heading
 	for _, h := range outline {
 		if h.Page >= unit {
-			// A heading on the unit itself will be met there as a block.
+			// A heading on the unit itself will appear there as a block.
 			break
 		}
 		for len(path) > 0 && path[len(path)-1].Level >= h.Level {
@@ -719,9 +719,9 @@ func headingsAt(outline []sheaf.Heading, unit int) (titles []string, levels []in
 	return titles, levels
 }
 
-// keepShard stores the part of the file that one range needs, so that its task
-// reads that and not the whole. The key comes from the range and the source,
-// so that a repeated plan writes the same object.
+// keepShard stores the part of the file that one range needs, so that its task reads
+// only that. The key is derived from the range and the source, so that a repeated
+// plan writes the same object.
 func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, dir string, piece parser.PlannedRange, payload *taskstore.ParsePayload) error {
 	f, err := openWritten(dir, piece.Shard)
 	if err != nil {

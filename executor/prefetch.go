@@ -12,37 +12,37 @@ import (
 	"sheaf"
 )
 
-// outlines holds the headings of ranges that this process has read lately, so
-// that most ranges begin under the right ones at once and need no stitch. What
-// it does not know costs a stitch, never a wrong path: finalize compares.
+// outlines caches the headings of ranges that this process read recently, so that
+// most ranges start under the right ones at once and need no stitch. A miss costs a
+// stitch, never a wrong path: finalize compares.
 type outlines struct {
 	store Store
 
 	mu    sync.Mutex
 	docs  map[string]*docOutline // by document and generation
-	order []string               // of their first use
+	order []string               // in order of first use
 	bytes int                    // of all headings
 }
 
 type docOutline struct {
 	ranges map[int]*readRange // by first unit
-	asked  time.Time          // when the store was read for it
+	asked  time.Time          // when the store was last read for it
 	bytes  int                // of its headings
 }
 
-// readRange is a range that is being read, or was.
+// readRange is a range that is being or has been read.
 type readRange struct {
 	from, to int
 	headings []sheaf.Heading
-	known    bool          // headings are
-	over     chan struct{} // closed when they are, or will not be
+	known    bool          // whether headings is set
+	over     chan struct{} // closed when it is, or when it never will be
 }
 
 const (
-	maxOutlined = 64              // documents whose outlines are held
-	maxOutline  = 64 << 20        // bytes of their headings
-	outlineWait = 2 * time.Second // for ranges before this one that are being read here
-	outlineAsk  = time.Second     // between two reads of the store for one document
+	maxOutlined = 64              // maximum documents
+	maxOutline  = 64 << 20        // maximum bytes of headings
+	outlineWait = 2 * time.Second // maximum wait for earlier ranges being read in this process
+	outlineAsk  = time.Second     // minimum interval between store reads for one document
 )
 
 func newOutlines(store Store) *outlines {
@@ -51,7 +51,7 @@ func newOutlines(store Store) *outlines {
 
 func outlineKey(t *sheaf.Task) string { return t.DocumentID + "/" + strconv.Itoa(t.Generation) }
 
-// of is a document's entry; the caller holds mu.
+// of returns a document's entry; the caller holds mu.
 func (o *outlines) of(key string) *docOutline {
 	d := o.docs[key]
 	if d == nil {
@@ -71,8 +71,8 @@ func (o *outlines) drop(key string) {
 	o.order = slices.DeleteFunc(o.order, func(k string) bool { return k == key })
 }
 
-// know notes the headings of a range of d, and drops the oldest entries where
-// all together become too much; the caller holds mu.
+// know records the headings of a range of a document, and drops the oldest entries
+// when the total is too large; the caller holds mu.
 func (o *outlines) know(key string, r *readRange, headings []sheaf.Heading) {
 	r.headings, r.known = headings, true
 	d := o.docs[key]
@@ -90,13 +90,13 @@ func (o *outlines) know(key string, r *readRange, headings []sheaf.Heading) {
 	}
 }
 
-// What a range takes without headings, and a heading without its title.
+// Size of a range without headings, and of a heading without its title.
 const (
 	rangeBytes   = 256
 	headingBytes = int(unsafe.Sizeof(sheaf.Heading{}))
 )
 
-// documents are those of which something is held.
+// documents lists the documents with entries.
 func (o *outlines) documents() (ids []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +107,7 @@ func (o *outlines) documents() (ids []string) {
 	return ids
 }
 
-// forget drops what is held of documents.
+// forget drops the entries of documents.
 func (o *outlines) forget(ids []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,8 +118,8 @@ func (o *outlines) forget(ids []string) {
 	}
 }
 
-// begin says that a task's range is being read. end must be called: with its
-// headings, or with known false.
+// begin marks a task's range as being read. end must be called, with its headings or
+// with known false.
 func (o *outlines) begin(t *sheaf.Task) (end func(headings []sheaf.Heading, known bool)) {
 	r := &readRange{from: t.Range.From, to: t.Range.To, over: make(chan struct{})}
 	o.mu.Lock()
@@ -138,8 +138,9 @@ func (o *outlines) begin(t *sheaf.Task) (end func(headings []sheaf.Heading, know
 	}
 }
 
-// planned notes what the ranges that a plan takes from an earlier version have
-// reported, for those that are read anew here: the store need not be asked.
+// planned records what the ranges that a plan reuses from an earlier version
+// reported, for ranges that are read again here, so that the store need not be
+// asked.
 func (o *outlines) planned(t *sheaf.Task, tasks []sheaf.NewTask) {
 	if !slices.ContainsFunc(tasks, func(n sheaf.NewTask) bool { return n.Done == nil }) {
 		return
@@ -158,8 +159,8 @@ func (o *outlines) planned(t *sheaf.Task, tasks []sheaf.NewTask) {
 	}
 }
 
-// before is the headings in force where the task's range begins, as far as they
-// can be known now.
+// before returns the headings in force where the task's range starts, as far as they
+// are known now.
 func (o *outlines) before(ctx context.Context, t *sheaf.Task) []sheaf.Heading {
 	timeout := time.NewTimer(outlineWait)
 	defer timeout.Stop()
@@ -198,8 +199,8 @@ func (o *outlines) before(ctx context.Context, t *sheaf.Task) []sheaf.Heading {
 	return sheaf.Under(nil, all)
 }
 
-// at is the range that begins at a unit, nil where nobody here knows of it. What
-// other processes have read is in the store.
+// at returns the range that starts at a unit, or nil when it is unknown. What other
+// processes have read is in the store.
 func (o *outlines) at(ctx context.Context, t *sheaf.Task, from int) *readRange {
 	key := outlineKey(t)
 	o.mu.Lock()

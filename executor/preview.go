@@ -18,31 +18,31 @@ import (
 	"sheaf/taskstore"
 )
 
-// Previewer shows what settings make of a few units of a document, by the way of
-// a range up to its chunks. Nothing is stored, and no model is asked that costs
-// anything. It is safe for concurrent use.
+// Previewer shows the effect of settings on a few units of a document, by processing
+// them as a range up to its chunks. Nothing is stored, and no model that costs money
+// is called. It is safe for concurrent use.
 type Previewer struct {
-	Planner  *Planner // its store, files, formats and flows
+	Planner  *Planner // for its store, files, formats and flows
 	Parser   Parser
-	Embedder func() embed.Embedder // for methods that cut by meaning
-	Pictures func() bool           // whether text in pictures is read in this process; nil: it is
+	Embedder func() embed.Embedder // for methods that split by meaning
+	Pictures func() bool           // whether this process reads text in pictures; nil means it does
 }
 
-// Most units that a preview reads around the one that was asked for: a page is
-// chunked with those around it, and nobody waits for more than these.
+// Maximum units that a preview reads around the requested one: a page is chunked
+// together with its neighbours, and users will not wait for more than these.
 const (
 	previewUnits = 32
 	previewRows  = 2_000
 )
 
-// maxPreviewChunks bounds what settings may make of these units.
+// maxPreviewChunks bounds the chunks made from these units.
 const maxPreviewChunks = 20_000
 
-// Preview reads the units around one of them, as the range is cut that it is in,
-// with each of the settings, which are checked. The file is read once for settings
-// that read it alike. The error is a *sheaf.Failure, sheaf.ErrNotPlanned, of the kind
-// sheaf.ErrNotFound for a unit that there is not, or of the kind sheaf.ErrInvalid
-// for settings by which this unit is not read.
+// Preview reads the units around one unit, within its range, with each of the
+// settings, which have been checked. The file is read once for consecutive settings
+// that read it alike. The error is a *sheaf.Failure, sheaf.ErrNotPlanned, of the
+// kind sheaf.ErrNotFound if the unit does not exist, or of the kind sheaf.ErrInvalid
+// if the settings exclude it.
 func (p *Previewer) Preview(ctx context.Context, doc *sheaf.Document, unit int, configs ...sheaf.ParseConfig) ([]sheaf.Preview, error) {
 	t, payload, err := p.rangeOf(ctx, doc, unit)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Previewer) Preview(ctx context.Context, doc *sheaf.Document, unit int, 
 	return out, nil
 }
 
-// lacking says of a part that is missing where it is: executors may have it.
+// lacking explains where a missing part is missing: executors may have it.
 func lacking(err error) error {
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "part_missing" {
 		return sheaf.Fail(f.Category, f.Code, "Previews are made by the server that answers, which lacks a part that executors may have. %s", f.Message)
@@ -84,14 +84,14 @@ func lacking(err error) error {
 	return err
 }
 
-// picturesUnread reports whether some units have text in pictures that was not read.
+// picturesUnread reports whether some units have pictures whose text was not read.
 func picturesUnread(units []sheaf.UnitResult) bool {
 	return slices.ContainsFunc(units, func(u sheaf.UnitResult) bool {
 		return u.Code == "needs_ocr" || slices.ContainsFunc(u.Warnings, func(w sheaf.Warning) bool { return w.Code == "pictures_unread" })
 	})
 }
 
-// rangeOf finds the range that a unit is in: of the live generation, else of the
+// rangeOf finds the range that contains a unit, in the live generation or else the
 // newest.
 func (p *Previewer) rangeOf(ctx context.Context, doc *sheaf.Document, unit int) (*sheaf.Task, *taskstore.ParsePayload, error) {
 	generation := doc.LiveGeneration
@@ -130,7 +130,7 @@ func (p *Previewer) rangeOf(ctx context.Context, doc *sheaf.Document, unit int) 
 	return found, payload, nil
 }
 
-// prepare settles what is read, and by which settings.
+// prepare determines what is read, and with which settings.
 func (p *Previewer) prepare(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, payload *taskstore.ParsePayload, unit int, config sheaf.ParseConfig) (*sheaf.Preview, error) {
 	with := *doc
 	with.ParseConfig = config
@@ -169,8 +169,8 @@ func (p *Previewer) prepare(ctx context.Context, doc *sheaf.Document, t *sheaf.T
 	return out, nil
 }
 
-// around is at most so many units of r around one of them: its first ones where
-// they reach that far, as chunks begin there.
+// around returns at most most units of r around one of them, with fewer before it
+// than after it; when possible it keeps the start of r, where chunks begin.
 func around(r sheaf.Range, unit, most int) sheaf.Range {
 	if r.Len() <= most {
 		return r
@@ -189,8 +189,7 @@ func readAlike(f parser.Format, a, b sheaf.ParseConfig) bool {
 	return true
 }
 
-// How long the parser may be about one try at some units, before it is asked for
-// the halves of them.
+// Time limit of one try at parsing some units, before they are split into halves.
 const (
 	previewTry     = 4 * time.Second
 	previewTryUnit = 500 * time.Millisecond
@@ -258,8 +257,8 @@ func (p *Previewer) chunks(ctx context.Context, doc *sheaf.Document, t *sheaf.Ta
 	return chunks, nil
 }
 
-// chunksOf cuts what was read of a range, and notes on the chunks what belongs to
-// them of its units.
+// chunksOf splits a range's units into chunks, and records labels and figures of the
+// units on them.
 func chunksOf(ctx context.Context, in chunker.Input) ([]sheaf.Chunk, error) {
 	chunks, err := chunker.Chunk(ctx, in)
 	if err != nil {

@@ -26,16 +26,16 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds on what of a document's metadata rides on each chunk as a filter.
+// Limits on document metadata copied to each chunk as a filter.
 const (
 	maxMetadataPairs = 32
 	maxMetadataValue = 256 // bytes
 )
 
-// processParse is the way of a range: bytes → units → chunks → vectors →
-// artifact → index. Each stage waits for a slot of its own, so that while one
-// task embeds another parses. The artifact is written before the index: what
-// the index holds can always be rebuilt.
+// processParse processes a range: bytes → units → chunks → vectors → artifact →
+// index. Each stage has its own slots, so that one task can parse while another
+// embeds. The artifact is written before the index, so the index can always be
+// rebuilt.
 func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	payload, err := parsePayload(t)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *Executor) readRange(ctx context.Context, run *run, doc *sheaf.Document,
 
 	err = run.stage(ctx, "chunk", func(ctx context.Context) error {
 		headings, levels := headings, payload.HeadingLevels
-		if payload.Continues { // the headings before it are put in front below
+		if payload.Continues { // the headings before it are prepended below
 			result.Outline, headings, levels = &sheaf.RangeOutline{}, nil, nil
 		}
 		in := chunker.Input{
@@ -183,9 +183,9 @@ func (e *Executor) finishRange(ctx context.Context, run *run, doc *sheaf.Documen
 	return taskstore.Completion{Result: result}, nil
 }
 
-// processIndex writes a stored result, of another document or of an older
-// generation, under the new range id. Nothing is parsed, and nothing embedded
-// unless that is what shall be repeated.
+// processIndex writes a stored result, of another document or an older generation,
+// under the new range id. Nothing is parsed, and nothing is embedded unless the task
+// asks for it.
 func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	payload, err := parsePayload(t)
 	if err != nil {
@@ -201,8 +201,8 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 		return err
 	})
 	if errors.Is(err, sheaf.ErrNotFound) || errors.Is(err, sheaf.ErrInvalid) || err == nil && !payload.Embed && stored.Header.ModelID != e.cfg.Embedder.Model().ID {
-		// The document it came from was deleted or re-parsed meanwhile, or the
-		// model was changed: the long way is always open.
+		// The source document was deleted or re-parsed meanwhile, or the model changed:
+		// fall back to parsing.
 		return e.processParse(ctx, t)
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range stored.Chunks {
 		c := &stored.Chunks[i]
-		if c.DocumentID != doc.ID { // what is the document's is this one's; what is the chunk's stays
+		if c.DocumentID != doc.ID { // document metadata is replaced; the chunk's own stays
 			own := map[string]string{}
 			for _, k := range append(strings.Fields(c.Metadata[sheaf.MetadataAdded]), ownMetadata...) {
 				if v := c.Metadata[k]; v != "" {
@@ -231,7 +231,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 		RangeID: run.rangeID, Chunks: from.Chunks, Tokens: from.Tokens, Ledger: from.Ledger, Warnings: from.Warnings,
 		Reused: from.Reused && !payload.Embed, Outline: from.Outline, Layout: from.Layout,
 	}
-	again := []int{} // chunks that are embedded anew; nil for all
+	again := []int{} // chunks to embed again; nil for all
 	if payload.Stitch && from.Outline != nil {
 		result.Usage = from.Usage
 		outline := *from.Outline
@@ -240,7 +240,7 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 		result.Outline = &outline
 	}
 	if payload.Embed || len(again) > 0 && payload.Config.ChunkMethod.V == settings.MethodLate {
-		again = nil // all, or windows that may reach over others now
+		again = nil // all: windows may have changed
 	}
 	tokens, err := e.embedAgain(ctx, run, doc, stored, again, payload)
 	if err != nil {
@@ -264,15 +264,15 @@ type run struct {
 	begun   time.Time
 	times   []sheaf.StageTime
 	told    time.Time         // when progress was last written
-	asked   *sheaf.Asked      // of a language model, by nodes
-	about   map[string]string // what nodes have found about the document
+	asked   *sheaf.Asked      // requests of nodes to a language model
+	about   map[string]string // what nodes found out about the document
 }
 
 func (e *Executor) newRun(t *sheaf.Task) *run {
 	return &run{e: e, task: t, rangeID: sheaf.RangeID(t.ID, t.Epoch), begun: time.Now()}
 }
 
-// stage runs f and notes how long it took; an error carries the stage's name.
+// stage runs f and records its duration; an error carries the stage's name.
 func (r *run) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
 	from := time.Now()
 	ctx, endSpan := r.e.cfg.Trace.Stage(ctx, name)
@@ -285,7 +285,7 @@ func (r *run) stage(ctx context.Context, name string, f func(ctx context.Context
 		return nil
 	}
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Phase == "" {
-		own := *f // tasks whose texts went in one request share its error
+		own := *f // tasks whose texts shared one request share its error
 		own.Phase = name
 		return &stageError{&own, err}
 	}
@@ -301,8 +301,8 @@ type stageError struct {
 func (e *stageError) Error() string   { return e.err.Error() }
 func (e *stageError) Unwrap() []error { return []error{e.failure, e.err} }
 
-// progress tells the log how far a stage is, at most once a second: tasks of
-// less than a second emit no progress events, completion implies them.
+// progress logs how far a stage is, at most once a second. Tasks of less than a
+// second emit no progress events; completion implies them.
 func (r *run) progress(ctx context.Context, stage string, done, total int) {
 	if now := time.Now(); now.Sub(r.begun) > time.Second && now.Sub(r.told) > time.Second {
 		r.told = now
@@ -313,12 +313,11 @@ func (r *run) progress(ctx context.Context, stage string, done, total int) {
 	}
 }
 
-// largeRange is from how many bytes on a range keeps its parse slot until it is
-// chunks, so that what tasks hold at once is bounded by parse slots, not by
-// workers.
+// largeRange is the size in bytes from which a range keeps its parse slot until it
+// is chunked, so that memory is bounded by parse slots, not by workers.
 const largeRange = 32 << 20
 
-// weight is about what a unit takes in memory, in bytes.
+// weight is a unit's approximate size in memory, in bytes.
 func weight(u *sheaf.UnitResult) (bytes int) {
 	for i := range u.Blocks {
 		b := &u.Blocks[i]
@@ -334,8 +333,8 @@ func weight(u *sheaf.UnitResult) (bytes int) {
 	return bytes
 }
 
-// parseUnits brings the bytes here and reads the task's range of them. free,
-// which may be called twice, is to be called when the units are of no more use.
+// parseUnits fetches the file and parses the task's range of it. Call free, which
+// may be called twice, when the units are no longer needed.
 func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document, p *taskstore.ParsePayload) (units []sheaf.UnitResult, free func(), err error) {
 	var path string
 	var fill blob.Fill
@@ -356,7 +355,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	if err := enter(ctx, e.parse); err != nil {
 		return nil, nil, err
 	}
-	// Not by the result's name: a return of nil would overwrite what is deferred.
+	// Not the named result: a return of nil would overwrite what is deferred.
 	giveBack := sync.OnceFunc(func() { e.parse.Release(1) })
 	bytes := 0
 	defer func() {
@@ -399,22 +398,22 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	return units, giveBack, nil
 }
 
-// sparse reports whether the task's file is read at a few places.
+// sparse reports whether only parts of the task's file are read.
 func (e *Executor) sparse(p *taskstore.ParsePayload) bool {
 	if e.cfg.Formats == nil {
 		return false
 	}
-	f, _ := e.cfg.Formats.ByID(p.Format) // which the plan has always set
+	f, _ := e.cfg.Formats.ByID(p.Format) // always set by the plan
 	_, ok := f.(parser.Sparse)
 	return ok
 }
 
-// maxOutputs bounds the units of one attempt whose parser's last lines go to
-// the log, at up to 4 KB each.
+// maxOutputs bounds the units of one attempt whose parser output is logged, at up to
+// 4 KB each.
 const maxOutputs = 32
 
-// outputOf is the event that tells what the parser wrote before it stopped.
-// Personal data that it quotes is replaced where the settings ask for that.
+// outputOf makes the event with the parser's last output. Personal data in it is
+// redacted if the settings ask for that.
 func outputOf(u sheaf.UnitResult, redact bool) sheaf.Event {
 	lines := u.Detail
 	if redact {
@@ -424,10 +423,9 @@ func outputOf(u sheaf.UnitResult, redact bool) sheaf.Event {
 	return sheaf.Event{Kind: sheaf.EventOutput, Level: "error", Text: u.Message, Detail: detail}
 }
 
-// embedChunks returns one vector a chunk, and how many tokens were embedded for
-// it. What is embedded carries the document's name and heading path in front of
-// the text, as what is indexed does. What the live generation of the document
-// has embedded already is taken from there.
+// embedChunks returns one vector per chunk, and the number of tokens embedded. Like
+// the indexed text, the embedded text starts with the document's name and heading
+// path. Vectors of the document's live generation are reused.
 func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (vectors [][]float32, tokens int, err error) {
 	if len(chunks) == 0 {
 		return nil, 0, nil
@@ -443,7 +441,7 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 	return vectors, tokens, err
 }
 
-// embedMissing embeds the chunks that the live generation has no vectors of.
+// embedMissing embeds the chunks that the live generation has no vectors for.
 func (e *Executor) embedMissing(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, tokens int, err error) {
 	texts := embeddingTexts(doc.Name, chunks)
 	vectors = e.embeddedBefore(ctx, run.task, doc, texts)
@@ -468,9 +466,8 @@ func (e *Executor) embedMissing(ctx context.Context, run *run, doc *sheaf.Docume
 	return vectors, tokens, nil
 }
 
-// embedAgain computes the vectors and tags of stored chunks whatever was computed
-// before: of those that are listed, of all where the list is nil. It answers how
-// many tokens were embedded.
+// embedAgain recomputes the vectors and tags of the listed stored chunks, or of all
+// when the list is nil. It returns the number of tokens embedded.
 func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document, stored *artifact.Result, which []int, p *taskstore.ParsePayload) (tokens int, err error) {
 	if which == nil {
 		which = make([]int, len(stored.Chunks))
@@ -491,7 +488,7 @@ func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document
 			vectors, _, err = e.embedWindows(ctx, run, doc, chunks, false)
 			return err
 		}
-		if !p.Embed && !p.Reuse.Reused { // else the live generation has them under other headings
+		if !p.Embed && !p.Reuse.Reused { // the live generation may have them under other headings
 			vectors, tokens, err = e.embedMissing(ctx, run, doc, chunks)
 			return err
 		}
@@ -510,7 +507,7 @@ func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document
 	return tokens, nil
 }
 
-// vectors embeds texts, in a slot of the embed stage.
+// vectors embeds texts, holding a slot of the embed stage.
 func (e *Executor) vectors(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
 	if err := enter(ctx, e.embed); err != nil {
 		return nil, err
@@ -527,8 +524,9 @@ func embeddingTexts(name string, chunks []sheaf.Chunk) []string {
 	return texts
 }
 
-// EmbeddingText is what is embedded for a chunk: where it is (the name of the
-// file, the title of the document, the headings), what stands around it, its text, its keywords, and the questions that it answers.
+// EmbeddingText is the text embedded for a chunk: its position (file name, document
+// title, headings), its context, its text, its keywords, and the questions it
+// answers.
 func EmbeddingText(name string, c sheaf.Chunk) string {
 	return locationLine(name, c) + bodyText(c)
 }
@@ -538,7 +536,7 @@ func locationLine(name string, c sheaf.Chunk) string {
 	return strings.Join(append([]string{name}, c.Place(name)...), " > ") + "\n"
 }
 
-// bodyText is all of what is embedded but the chunk's position.
+// bodyText is the embedded text without the chunk's position.
 func bodyText(c sheaf.Chunk) string {
 	var b strings.Builder
 	if c.Context != "" {
@@ -593,16 +591,16 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 	})
 }
 
-// ownMetadata are the keys of what a chunk has beside its document's metadata.
+// ownMetadata are the keys of a chunk's own metadata, beside its document's.
 var ownMetadata = []string{sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal, sheaf.MetadataAdded}
 
-// Bounds of the labels that a chunk carries.
+// Limits on the labels of a chunk.
 const (
 	maxLabels     = 16
-	maxLabelBytes = 200 // of one
+	maxLabelBytes = 200 // per label
 )
 
-// labelChunks notes on chunks what the document calls their pages or parts.
+// labelChunks adds the document's own names of their pages or parts to chunks.
 func labelChunks(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 	labels := map[int]string{}
 	for _, u := range units {
@@ -627,15 +625,14 @@ func labelChunks(chunks []sheaf.Chunk, units []sheaf.UnitResult) {
 	}
 }
 
-// maxFigures bounds the figures that a chunk carries.
+// maxFigures bounds the figures of a chunk.
 const maxFigures = 16
 
-// placeFigures notes on chunks where the figures stand whose captions they hold.
-// A figure without a caption belongs to the text before it on its page, or
-// after it where there is none before.
-// The error is ctx's.
+// placeFigures adds the positions of figures to the chunks that hold their captions.
+// A figure without a caption belongs to the text before it on its page, or after it
+// if there is none before. The error is ctx's.
 func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitResult) error {
-	onPage := map[int][]int{} // the chunks that stand on each
+	onPage := map[int][]int{} // the chunks on each page
 	for k := range chunks {
 		for n, b := range chunks[k].Boxes {
 			if on := onPage[b.Page]; n == 0 || len(on) == 0 || on[len(on)-1] != k {
@@ -644,9 +641,9 @@ func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitR
 		}
 	}
 	for _, u := range units {
-		var texts texts // found when the first picture asks
+		var texts texts // found when the first picture needs them
 		for i, b := range u.Blocks {
-			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 || b.Text != "" || b.Picture != "" { // read, or inside the file
+			if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 || b.Text != "" || b.Picture != "" { // text was read from it, or it is inside the file
 				continue
 			}
 			if ctx.Err() != nil {
@@ -685,8 +682,8 @@ func placeFigures(ctx context.Context, chunks []sheaf.Chunk, units []sheaf.UnitR
 	return nil
 }
 
-// captionBeside is the caption of the picture blocks[i] on its page, nil for
-// none: by custom it stands below, else above.
+// captionBeside returns the caption of the picture blocks[i] on its page, or nil:
+// below by convention, otherwise above.
 func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
 	for _, k := range []int{i + 1, i - 1} {
 		if k >= 0 && k < len(blocks) && blocks[k].Kind == sheaf.BlockCaption && len(blocks[k].Spans) > 0 && blocks[k].Spans[0].Box.Page == blocks[i].Spans[0].Box.Page {
@@ -696,8 +693,7 @@ func captionBeside(blocks []sheaf.Block, i int) *sheaf.Block {
 	return nil
 }
 
-// texts knows the blocks of a unit that have text, by the page on which they
-// end and on which they begin.
+// texts indexes a unit's blocks with text by the pages on which they end and begin.
 type texts struct{ ends, begins map[int][]int }
 
 func textsOf(blocks []sheaf.Block) texts {
@@ -711,9 +707,8 @@ func textsOf(blocks []sheaf.Block) texts {
 	return t
 }
 
-// beside is where the text nearest to the picture blocks[i] stands, in reading
-// order: the end of what is before it on its page, else the beginning of what
-// is after it.
+// beside locates the text nearest to the picture blocks[i], in reading order: the
+// end of the text before it on its page, otherwise the start of the text after it.
 func (t texts) beside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
 	page := blocks[i].Spans[0].Box.Page
 	if k, _ := slices.BinarySearch(t.ends[page], i); k > 0 {
@@ -726,7 +721,7 @@ func (t texts) beside(blocks []sheaf.Block, i int) (at sheaf.Box, found bool) {
 	return sheaf.Box{}, false
 }
 
-// textBoxes is where the text of a block stands, in reading order.
+// textBoxes returns the boxes of a block's text, in reading order.
 func textBoxes(b *sheaf.Block) []sheaf.Box {
 	if b.Table != nil && len(b.Table.RowBoxes) > 0 {
 		return b.Table.RowBoxes
@@ -767,11 +762,11 @@ func ledgerOf(units []sheaf.UnitResult) sheaf.Ledger {
 	return l
 }
 
-// maxLayout bounds what one range tells of its layout: some 100 bytes for each
-// page within two dozen of its ends, and of where a page broke the parser.
+// maxLayout bounds a range's layout data: about 100 bytes for each page within two
+// dozen of its ends, and for each page that broke the parser.
 const maxLayout = 256 << 10
 
-// layoutOf is what units say of their layout, nil where that is too much.
+// layoutOf concatenates the units' layout data; nil if it is too large.
 func layoutOf(units []sheaf.UnitResult) (all []byte) {
 	for _, u := range units {
 		if all = append(all, u.Layout...); len(all) > maxLayout {
@@ -781,7 +776,7 @@ func layoutOf(units []sheaf.UnitResult) (all []byte) {
 	return all
 }
 
-// maxWarnings bounds what one range may add to its document's warnings.
+// maxWarnings bounds the warnings one range may add to its document's.
 const maxWarnings = 100
 
 func warningsOf(units []sheaf.UnitResult) []sheaf.Warning {
@@ -795,8 +790,8 @@ func warningsOf(units []sheaf.UnitResult) []sheaf.Warning {
 	return ws
 }
 
-// usageOf is what a range consumed. Of the document's bytes it has the share of
-// its units, so that the ranges of a document add up to its size.
+// usageOf is what a range consumed. Its bytes are its units' share of the
+// document's, so that a document's ranges add up to its size.
 func usageOf(r sheaf.TaskResult, doc *sheaf.Document, t *sheaf.Task) sheaf.Usage {
 	counts := r.Ledger.Counts()
 	u := sheaf.Usage{Pages: counts.Total(), OCRPages: counts.OCR, Tokens: r.Tokens, EmbeddedTokens: r.Tokens, Bytes: doc.Size}
@@ -809,8 +804,8 @@ func usageOf(r sheaf.TaskResult, doc *sheaf.Document, t *sheaf.Task) sheaf.Usage
 	return u
 }
 
-// chunkMetadata is what of the document's metadata rides on its chunks, without
-// personal data where the settings ask for that.
+// chunkMetadata is the document metadata copied to its chunks, with personal data
+// redacted if the settings ask for that.
 func chunkMetadata(doc *sheaf.Document, c sheaf.ParseConfig) map[string]string {
 	m := filterMetadata(saidMetadata(doc))
 	if c.PII.V == "redact" {
@@ -821,8 +816,8 @@ func chunkMetadata(doc *sheaf.Document, c sheaf.ParseConfig) map[string]string {
 	return m
 }
 
-// saidMetadata is the document's metadata without what nodes of a flow found in an
-// earlier version: they find it again, or it is not so any more.
+// saidMetadata is the document's metadata without what flow nodes found in an
+// earlier version: they find it again, or it no longer applies.
 func saidMetadata(doc *sheaf.Document) map[string]string {
 	added := doc.Metadata[sheaf.MetadataAdded]
 	if added == "" {

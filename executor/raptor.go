@@ -18,44 +18,44 @@ import (
 	"sheaf/taskstore"
 )
 
-// Raptor is the kind of run that sums documents up, layer over layer, and where
-// it is asked for the documents of a dataset together. Each document has one
-// result with its summaries; above the documents each summary is one. What is
-// there is kept: of a document by its generation, its edits and the options,
-// above by what the summary is of.
+// Raptor is the kind of run that summarizes documents, layer over layer, and on
+// request the documents of a dataset together. Each document has one result with its
+// summaries; above the documents, each summary is a result. Existing results are
+// kept: a document's by its generation, edits and the options, those above by what
+// they summarize.
 type Raptor struct {
-	Sentences embed.Embedder // of the sentences that summaries without a model are made of
+	Sentences embed.Embedder // for the sentences of summaries made without a model
 }
 
-// raptorVersion changes with what this code makes of the same chunks.
+// raptorVersion changes when this code makes something else of the same chunks.
 const raptorVersion = 1
 
 const (
-	raptorTries    = 3   // of a question whose answer is of no use
-	maxSummaryBox  = 100 // boxes of a summary
+	raptorTries    = 3   // of a question without a usable answer
+	maxSummaryBox  = 100 // maximum boxes of a summary
 	maxSummaryPage = 1000
-	maxRoots       = 20_000 // documents that are summed up together
-	failedMark     = "!"    // ends the name of a result with summaries that are to be tried again
+	maxRoots       = 20_000 // maximum documents summarized together
+	failedMark     = "!"    // ends the name of a result with summaries to retry
 )
 
-// structuredCode is that of a document that is left out since it holds nothing but tables.
+// structuredCode marks a document that is skipped because it contains only tables.
 const structuredCode = "structured"
 
 const raptorInstruction = "You write summaries for search. Answer in the language of the passages, with the summary alone."
 
-// RaptorResult is what a run of raptor came to.
+// RaptorResult is the outcome of a raptor run.
 type RaptorResult struct {
 	Documents int      `json:"documents"`         // that have their summaries
-	Made      int      `json:"made"`              // summaries that this attempt made
-	Kept      int      `json:"kept"`              // documents whose summaries were there
-	Summaries int      `json:"summaries"`         // there are now
-	Skipped   int      `json:"skipped,omitempty"` // documents that are left out: see Reasons
-	Gone      int      `json:"gone,omitempty"`    // documents that went or changed meanwhile
-	Failed    int      `json:"failed,omitempty"`  // summaries that the model failed at, and that are sentences of the text for now
-	Reasons   troubles `json:"reasons,omitempty"` // of some of those that failed or were skipped
+	Made      int      `json:"made"`              // summaries made in this attempt
+	Kept      int      `json:"kept"`              // documents whose summaries existed
+	Summaries int      `json:"summaries"`         // current total
+	Skipped   int      `json:"skipped,omitempty"` // documents skipped: see Reasons
+	Gone      int      `json:"gone,omitempty"`    // documents deleted or changed meanwhile
+	Failed    int      `json:"failed,omitempty"`  // summaries the model failed at, which are sentences of the text for now
+	Reasons   troubles `json:"reasons,omitempty"` // for some of the failed or skipped
 }
 
-// summary is a node on its way, or a chunk that one is made of.
+// summary is a node being built, or a chunk that one is built from.
 type summary struct {
 	id     string // of the chunk, or "#n" of the nth summary of its document
 	text   string
@@ -65,7 +65,7 @@ type summary struct {
 	boxes  []sheaf.Box
 }
 
-// raptorRun is one run at work.
+// raptorRun is a run in progress.
 type raptorRun struct {
 	*DatasetRun
 	Raptor
@@ -140,12 +140,12 @@ func (w *raptorRun) run(ctx context.Context) error {
 	return w.dropOthers(ctx, all)
 }
 
-// name names the result of a document.
+// name identifies the result of a document.
 func (w *raptorRun) name(d taskstore.RunDocument) string {
 	return name32("document", w.salt, d.ID, strconv.Itoa(d.Generation), strconv.Itoa(d.Version))
 }
 
-// name32 names something by strings: 32 hex.
+// name32 hashes strings to a name: 32 hex.
 func name32(parts ...string) string {
 	b, _ := json.Marshal(parts) // strings always encode
 	return hash32(b)
@@ -156,8 +156,8 @@ func structured(chunks []sheaf.Chunk) bool {
 	return len(chunks) > 0 && !slices.ContainsFunc(chunks, func(c sheaf.Chunk) bool { return c.Kind != sheaf.ChunkTable })
 }
 
-// document makes and stores the summaries of one document. made is false where
-// it is left out.
+// document makes and stores the summaries of one document. made is false when it is
+// skipped.
 func (w *raptorRun) document(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (res taskstore.RunResult, made bool, err error) {
 	chunks, vectors, err := w.Chunks(ctx, d)
 	if err != nil {
@@ -224,7 +224,7 @@ func (w *raptorRun) document(ctx context.Context, d taskstore.RunDocument, name 
 	return res, err == nil, err
 }
 
-// chunk is a summary as it is stored.
+// chunk returns a summary as stored.
 func (w *raptorRun) chunk(s *summary, children []*summary, layer int, common map[string]string, n int) sheaf.Chunk {
 	metadata := maps.Clone(common)
 	if metadata == nil {
@@ -238,7 +238,7 @@ func (w *raptorRun) chunk(s *summary, children []*summary, layer int, common map
 	return c
 }
 
-// commonMetadata is what all chunks of a document say of it.
+// commonMetadata is the metadata common to all chunks of a document.
 func commonMetadata(chunks []sheaf.Chunk) map[string]string {
 	var common map[string]string
 	for i, c := range chunks {
@@ -250,8 +250,7 @@ func commonMetadata(chunks []sheaf.Chunk) map[string]string {
 	return common
 }
 
-// summarise writes the summaries of groups, which are in one layer above the
-// documents.
+// summarise writes the summaries of groups in one layer.
 func (w *raptorRun) summarise(ctx context.Context, documents []string, groups [][]*summary, layer int) ([]*summary, error) {
 	made, trouble := make([]*summary, len(groups)), make([]*RunTrouble, len(groups))
 	if err := askAll(len(groups), func(i int) (err error) {
@@ -264,8 +263,8 @@ func (w *raptorRun) summarise(ctx context.Context, documents []string, groups []
 	return made, nil
 }
 
-// sumUp writes one summary: by the model where there is one, else, or where that
-// fails at this one, of sentences.
+// sumUp writes one summary: by the model, or from sentences when there is no model
+// or it fails.
 func (w *raptorRun) sumUp(ctx context.Context, documents []string, group []*summary, layer int) (*summary, *RunTrouble, error) {
 	texts, vectors := make([]string, len(group)), make([][]float32, len(group))
 	s := &summary{}
@@ -278,7 +277,7 @@ func (w *raptorRun) sumUp(ctx context.Context, documents []string, group []*summ
 	s.pages = s.pages[:min(len(s.pages), maxSummaryPage)]
 	s.vector = raptor.Mean(vectors...)
 	var failure *RunTrouble
-	sources := make([]bool, len(group)) // whose places are cited
+	sources := make([]bool, len(group)) // whose boxes are cited
 	text, err := w.ask(ctx, documents, strings.Join(texts, "\n\n"))
 	switch {
 	case errors.Is(err, ErrNoModel):
@@ -304,7 +303,7 @@ func (w *raptorRun) sumUp(ctx context.Context, documents []string, group []*summ
 			lines = append(lines, sentence.Text)
 			sources[sentence.Source] = true
 		}
-		if text = strings.Join(lines, " "); text == "" { // no sentence is short enough: what they begin with
+		if text = strings.Join(lines, " "); text == "" { // no sentence is short enough: use the beginnings
 			text, sources[0] = clipText(strings.Join(texts, "\n"), 4*w.opt.MaxToken), true
 		}
 	}
@@ -317,7 +316,7 @@ func (w *raptorRun) sumUp(ctx context.Context, documents []string, group []*summ
 	return s, failure, nil
 }
 
-// saysSomething refuses an answer of nothing but space, which is not kept.
+// saysSomething rejects a blank answer, which is not cached.
 func saysSomething(answer string) error {
 	if strings.TrimSpace(answer) == "" {
 		return errors.New("it is empty")
@@ -325,7 +324,7 @@ func saysSomething(answer string) error {
 	return nil
 }
 
-// unusable reports whether a model cannot be brought to an answer that serves.
+// unusable reports whether the model cannot give a usable answer.
 func unusable(err error) bool {
 	f, ok := errors.AsType[*sheaf.Failure](err)
 	return ok && (f.Code == "chat_bad_answer" || f.Code == "chat_refused" && errors.Is(err, sheaf.ErrInvalid))
@@ -342,7 +341,7 @@ func (w *raptorRun) ask(ctx context.Context, documents []string, text string) (a
 	return answer, err
 }
 
-// root stands for a document, or for a summary of several.
+// root represents a document, or a summary of several.
 type root struct {
 	summary
 	item   raptor.Item
@@ -350,7 +349,7 @@ type root struct {
 	from   []taskstore.RunSource
 }
 
-// dataset sums up what documents come to, until one summary is left.
+// dataset summarizes the documents' top summaries, until one summary is left.
 func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, summed []taskstore.RunResult, all *results) error {
 	if len(docs) > maxRoots {
 		w.out.Skipped += len(docs) - maxRoots
@@ -388,7 +387,7 @@ func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, s
 				children[k] = level[at]
 			}
 			top, err := w.above(ctx, children, layer, all)
-			if errors.Is(err, ErrDocumentGone) { // the next run has it
+			if errors.Is(err, ErrDocumentGone) { // the next run handles it
 				w.out.Gone++
 				continue
 			}
@@ -405,8 +404,7 @@ func (w *raptorRun) dataset(ctx context.Context, docs []taskstore.RunDocument, s
 	return nil
 }
 
-// tops are the summaries of a document that none is above, or its first chunk
-// where it has none.
+// tops returns a document's topmost summaries, or its first chunk if it has none.
 func (w *raptorRun) tops(ctx context.Context, d taskstore.RunDocument, res taskstore.RunResult) (tops []*summary, err error) {
 	var chunks []sheaf.Chunk
 	var vectors [][]float32
@@ -433,8 +431,8 @@ func (w *raptorRun) tops(ctx context.Context, d taskstore.RunDocument, res tasks
 	return tops[:min(len(tops), raptor.MaxLayers)], nil
 }
 
-// above makes, or finds, the summary of a group. A group that is none, or of too
-// many documents, is answered as it is.
+// above makes, or finds, the summary of a group. A group of one, or of too many
+// documents, is returned unchanged.
 func (w *raptorRun) above(ctx context.Context, children []*root, layer int, all *results) ([]*root, error) {
 	from := map[string]taskstore.RunSource{}
 	var documents []string
@@ -454,7 +452,7 @@ func (w *raptorRun) above(ctx context.Context, children []*root, layer int, all 
 	if len(children) < 2 || len(documents) > taskstore.MaxRunSources {
 		return children, nil
 	}
-	// The document that says most of what all say stands for them.
+	// The child nearest to the mean of all represents them.
 	mean := raptor.Mean(vectors...)
 	best := slices.MaxFunc(children, func(a, b *root) int {
 		return cmp.Or(cmp.Compare(dot(a.vector, mean), dot(b.vector, mean)), cmp.Compare(b.item.Name, a.item.Name))

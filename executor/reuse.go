@@ -11,17 +11,17 @@ import (
 	"sheaf/taskstore"
 )
 
-// Bounds on what one task reads to find what is there already.
+// Limits on what one task reads in search of reusable results.
 const (
 	maxReuseArtifacts = 64
-	// fruitlessArtifacts in a row without a hit say that what is left is new.
+	// After fruitlessArtifacts in a row without a hit, the rest is taken to be new.
 	fruitlessArtifacts = 6
 )
 
-// earlier shows each the stored results of the document's live generation,
-// those of the ranges nearest to the task's first: ranges move when pages are
-// inserted. each returns how many hits it had and whether it has seen enough.
-// Whatever fails here only costs doing again what was done before.
+// earlier passes each the stored results of the document's live generation, nearest
+// range first, because ranges move when pages are inserted. each returns its number
+// of hits and whether it has seen enough. Any failure here only costs repeating the
+// work.
 func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, each func(*artifact.Result) (hits int, enough bool)) {
 	if doc.LiveGeneration < 1 || doc.LiveGeneration >= t.Generation {
 		return
@@ -57,8 +57,8 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 	}
 }
 
-// embeddedBefore returns the vectors that the document's live generation holds
-// for exactly these texts, by the same model; nil for the rest.
+// embeddedBefore returns the vectors that the document's live generation holds for
+// exactly these texts, from the same model; nil for the rest.
 func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, texts []string) [][]float32 {
 	vectors := make([][]float32, len(texts))
 	missing := map[string][]int{}
@@ -86,8 +86,8 @@ func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf
 }
 
 // enrichedBefore gives chunks the keywords, questions and context that the live
-// generation holds for the same text under the same headings, by the same
-// settings, model and prompts, and tells which have theirs now.
+// generation holds for the same text under the same headings, from the same
+// settings, model and prompts. It reports which chunks now have theirs.
 func (e *Executor) enrichedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, chunks []sheaf.Chunk, config sheaf.ParseConfig) []bool {
 	withContext := config.AutoContext.V
 	have := make([]bool, len(chunks))
@@ -105,7 +105,7 @@ func (e *Executor) enrichedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf
 			key := placeOf(old)
 			missing[key] = slices.DeleteFunc(missing[key], func(i int) bool {
 				c := &chunks[i]
-				// What stands around the chunk is found anew; what the model said is before it.
+				// The surrounding text is computed again; the model's part precedes it.
 				said, same := strings.CutSuffix(old.Context, c.Context)
 				if config.AutoKeywords.V > 0 && len(old.Keywords) == 0 || config.AutoQuestions.V > 0 && len(old.Questions) == 0 || withContext && (!same || said == "") {
 					return false
@@ -126,7 +126,7 @@ func (e *Executor) enrichedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf
 	return have
 }
 
-// placeOf is the text of a chunk and where it stands.
+// placeOf identifies a chunk by its text and position.
 func placeOf(c *sheaf.Chunk) string {
 	return string(c.Role) + "\x00" + strings.Join(c.HeadingPath, "\x00") + "\x00\x00" + c.Text
 }

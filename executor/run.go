@@ -26,15 +26,15 @@ import (
 	"sheaf/taskstore"
 )
 
-// A run works on all documents of a dataset that were live when it began. It is
-// one task, held, retried and canceled like any other, and belongs to no document:
-// it reads what documents left and changes nothing of them. What it asks a model
-// is kept by what was asked, so that a run which was killed, canceled or stopped
-// at its budget goes on without paying again.
+// A run works on all documents of a dataset that were live when it began. It is one
+// task, held, retried and canceled like any other, and belongs to no document: it
+// reads documents' results and changes none of them. Model answers are cached by
+// question, so that a run that was killed, canceled or stopped at its budget resumes
+// without paying again.
 
-// RunKind is what the runs of one kind do. Run may be called again after any
-// point for the same run, and finds the answers that it had. An error of
-// DatasetRun's methods is to be returned as it is.
+// RunKind implements one kind of run. Run may be called again for the same run after
+// an interruption at any point, and finds the answers it already had. Errors of
+// DatasetRun's methods must be returned unchanged.
 type RunKind interface {
 	Run(ctx context.Context, r *DatasetRun) (taskstore.RunEnd, error)
 }
@@ -55,43 +55,43 @@ type RunStore interface {
 }
 
 const (
-	runSlice       = 10 * time.Minute // of questions in one attempt: below the time that a task may take
-	runReportEvery = time.Second      // between reports of progress that cost nothing
-	runDocuments   = 200              // that are read at once
-	runAsks        = 4                // questions at once
-	maxItemBytes   = 2 << 20          // of a kept answer: more than a model may say
+	runSlice       = 10 * time.Minute // per attempt: below the time limit of a task
+	runReportEvery = time.Second      // between progress reports without new cost
+	runDocuments   = 200              // read per page
+	runAsks        = 4                // concurrent questions
+	maxItemBytes   = 2 << 20          // of a cached answer: more than a model may say
 )
 
-// What DatasetRun.Ask may end with beside failures of the model and the store.
+// Errors of DatasetRun.Ask, besides failures of the model and the store.
 var (
-	// ErrNoModel: no language model is configured; the kind does without.
+	// ErrNoModel: no language model is configured; the kind works without.
 	ErrNoModel = errors.New("no language model is configured")
-	// ErrDocumentGone: a document of the question was deleted while it was asked;
-	// the kind goes on without it.
+	// ErrDocumentGone: a document of the question was deleted meanwhile; the kind
+	// continues without it.
 	ErrDocumentGone = errors.New("a document of the question was deleted")
 
 	errBudget = errors.New("the run is at its budget")
 	errSlice  = errors.New("the run goes on in another attempt")
 )
 
-// DatasetRun is a run at work. It is safe for concurrent use.
+// DatasetRun is a run in progress. It is safe for concurrent use.
 type DatasetRun struct {
 	taskstore.DatasetRun
 	e     *Executor
 	claim sheaf.Claim
-	until time.Time // when the attempt gives others their turn
+	until time.Time // when the attempt yields to others
 
 	mu       sync.Mutex
 	progress taskstore.RunProgress
-	reserved int64         // tokens that questions on their way may cost
-	freed    chan struct{} // closed when some of them are given back; nil while nobody waits
-	asked    bool          // in this attempt
-	reported time.Time     // when progress was written
+	reserved int64         // tokens that pending questions may cost
+	freed    chan struct{} // closed when some are released; nil while no one waits
+	asked    bool          // whether a model was called in this attempt
+	reported time.Time     // when progress was last written
 
-	node bool // it is no run: a node of a flow asks through it, and leaves the result of its document
+	node bool // not a run: a flow node asks through it, and leaves its document's result
 }
 
-// processRun runs the kind of a run's task, and writes what it came to.
+// processRun runs a run task's kind, and writes the outcome.
 func (e *Executor) processRun(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
 	kind := e.cfg.Runs[t.Kind]
 	held, err := e.cfg.RunStore.HeldRun(ctx, t.Held())
@@ -105,7 +105,7 @@ func (e *Executor) processRun(ctx context.Context, t *sheaf.Task) (done taskstor
 	r.progress.Cached = 0
 	end, err := kind.Run(ctx, r)
 	switch {
-	case ctx.Err() != nil: // whatever the kind made of it
+	case ctx.Err() != nil: // regardless of what the kind returned
 		r.save(context.WithoutCancel(ctx))
 		return done, context.Cause(ctx)
 	case errors.Is(err, errBudget):
@@ -126,8 +126,8 @@ func (e *Executor) processRun(ctx context.Context, t *sheaf.Task) (done taskstor
 	return done, nil
 }
 
-// Documents calls each for the documents of the run, by id, that are still live
-// in the version in which they were when it began.
+// Documents calls each, in id order, for the run's documents that are still live in
+// the version they had when it began.
 func (r *DatasetRun) Documents(ctx context.Context, each func(taskstore.RunDocument) error) error {
 	for after := ""; ; {
 		docs, err := r.e.cfg.RunStore.RunDocuments(ctx, r.ID, after, runDocuments)
@@ -146,9 +146,9 @@ func (r *DatasetRun) Documents(ctx context.Context, each func(taskstore.RunDocum
 	}
 }
 
-// Chunks reads the chunks of a document in their order, with their vectors of the
-// model that is searched with, nil for those that have none of it. ErrDocumentGone
-// when the document was deleted or replaced meanwhile.
+// Chunks reads a document's chunks in order, with their vectors from the current
+// model, nil for those without. It returns ErrDocumentGone when the document was
+// deleted or replaced meanwhile.
 func (r *DatasetRun) Chunks(ctx context.Context, d taskstore.RunDocument) (chunks []sheaf.Chunk, vectors [][]float32, err error) {
 	model := ""
 	if r.e.cfg.Embedder != nil {
@@ -173,7 +173,7 @@ func (r *DatasetRun) Chunks(ctx context.Context, d taskstore.RunDocument) (chunk
 	return r.edited(ctx, d, model, chunks, vectors)
 }
 
-// edited puts what people made of chunks in their place.
+// edited replaces chunks by users' edits of them.
 func (r *DatasetRun) edited(ctx context.Context, d taskstore.RunDocument, model string, chunks []sheaf.Chunk, vectors [][]float32) ([]sheaf.Chunk, [][]float32, error) {
 	for _, e := range d.Edited {
 		at := slices.IndexFunc(chunks, func(c sheaf.Chunk) bool { return c.ID == e.ChunkID })
@@ -209,7 +209,7 @@ func (r *DatasetRun) edited(ctx context.Context, d taskstore.RunDocument, model 
 	return chunks, vectors, nil
 }
 
-// Model is the id of the model that chunks are searched with, "" for none.
+// Model is the id of the model used for search, "" for none.
 func (r *DatasetRun) Model() string {
 	if r.e.cfg.Embedder == nil {
 		return ""
@@ -217,7 +217,7 @@ func (r *DatasetRun) Model() string {
 	return r.e.cfg.Embedder.Model().ID
 }
 
-// Asks is the language model that Ask asks, "" for none.
+// Asks is the name of the language model that Ask calls, "" for none.
 func (r *DatasetRun) Asks() string {
 	if r.e.cfg.Chat == nil {
 		return ""
@@ -225,8 +225,8 @@ func (r *DatasetRun) Asks() string {
 	return r.e.cfg.Chat.Model()
 }
 
-// Turn fails when the attempt has had its time: between two results that are
-// stored, the task lets others go before it.
+// Turn fails when the attempt's time is up: between two stored results, the task
+// yields to others.
 func (r *DatasetRun) Turn() error {
 	if time.Now().After(r.until) {
 		return errSlice
@@ -234,8 +234,7 @@ func (r *DatasetRun) Turn() error {
 	return nil
 }
 
-// Results lists what runs of the kind have left of the dataset, as far as it may
-// be seen.
+// Results lists the visible results of runs of the kind over the dataset.
 func (r *DatasetRun) Results(ctx context.Context) ([]taskstore.RunResult, error) {
 	var all []taskstore.RunResult
 	for after := ""; ; {
@@ -251,10 +250,10 @@ func (r *DatasetRun) Results(ctx context.Context) ([]taskstore.RunResult, error)
 	}
 }
 
-const runResults = 1000 // that are read at once
+const runResults = 1000 // read per page
 
-// Result reads the chunks of a result with their vectors, nil for those that have
-// none. ErrDocumentGone when it went meanwhile.
+// Result reads the chunks of a result with their vectors, nil for those without. It
+// returns ErrDocumentGone when the result was deleted meanwhile.
 func (r *DatasetRun) Result(ctx context.Context, of taskstore.RunResult) ([]sheaf.Chunk, [][]float32, error) {
 	made, err := artifact.LoadFor(ctx, r.e.cfg.Blobs, sheaf.ArtifactKey(r.TenantID, of.DocumentID, of.RangeID), r.Model())
 	switch {
@@ -269,18 +268,19 @@ func (r *DatasetRun) Result(ctx context.Context, of taskstore.RunResult) ([]shea
 	return made.Chunks, made.Vectors, nil
 }
 
-// results are what runs of a kind have left of a dataset, and which of it stays.
+// results are the results that runs of a kind left for a dataset, and which of them
+// to keep.
 type results struct {
 	byName map[string]taskstore.RunResult
 	keep   map[string]bool // by range
 	there  []taskstore.RunResult
-	docs   map[string]bool // that the run has looked at; nil for all
+	docs   map[string]bool // documents this run considered; nil for all
 }
 
-// eachDocument sees to it that each document has its result: one that is there by
-// the name that says all it is made of, or one that makes puts in place of the
-// document's others, unless it leaves the document out. done is told of each. gone
-// counts the documents that went or changed since the run began.
+// eachDocument ensures that each document has its result: an existing one, found by
+// a name derived from all its inputs, or one that makes puts in place of the
+// document's others, unless it skips the document. done is called for each. gone
+// counts the documents deleted or changed since the run began.
 func (r *DatasetRun) eachDocument(ctx context.Context, name func(taskstore.RunDocument) string,
 	makes func(ctx context.Context, d taskstore.RunDocument, name string, instead []string) (res taskstore.RunResult, made bool, err error),
 	done func(d taskstore.RunDocument, res taskstore.RunResult, kept bool)) (all *results, gone int, err error) {
@@ -329,8 +329,8 @@ func (r *DatasetRun) eachDocument(ctx context.Context, name func(taskstore.RunDo
 	return all, gone, nil
 }
 
-// dropOthers removes from search what nothing has kept, but what nodes of flows have
-// left with documents that were published since the run began.
+// dropOthers removes from search the results not kept, except those that flow nodes
+// left with documents published since the run began.
 func (r *DatasetRun) dropOthers(ctx context.Context, all *results) error {
 	var others []string
 	for _, res := range all.there {
@@ -350,7 +350,7 @@ type RunTrouble struct {
 	Message    string `json:"message"`
 }
 
-// troubles are the first of those that a run had.
+// troubles are the first maxTroubles of a run.
 type troubles []RunTrouble
 
 const maxTroubles = 20
@@ -362,7 +362,7 @@ func (t *troubles) add(one RunTrouble) {
 	}
 }
 
-// addAll adds those that are not nil and returns how many these are.
+// addAll adds those that are not nil and returns their number.
 func (t *troubles) addAll(all []*RunTrouble) (n int) {
 	for _, one := range all {
 		if one != nil {
@@ -373,15 +373,15 @@ func (t *troubles) addAll(all []*RunTrouble) (n int) {
 	return n
 }
 
-// Put stores chunks as a result of the document of which it is, d, and shows it
-// in place of others. Chunks are completed: ids, document, range and tokens.
-// Children that name no chunk, as "#3", are chunks of the result itself.
-// ErrDocumentGone when a source went or changed meanwhile.
+// Put stores chunks as a result of the document d, and shows it in place of others.
+// It fills in the chunks' ids, document, range and tokens. Children of the form "#3"
+// refer to chunks of the result itself. It returns ErrDocumentGone when a source was
+// deleted or changed meanwhile.
 func (r *DatasetRun) Put(ctx context.Context, d taskstore.RunDocument, res taskstore.RunResult, chunks []sheaf.Chunk, instead []string) (taskstore.RunResult, error) {
 	return r.put(ctx, d, res, chunks, instead, true)
 }
 
-// put is Put of chunks that search finds, or not.
+// put is Put for chunks that are searchable only if found is set.
 func (r *DatasetRun) put(ctx context.Context, d taskstore.RunDocument, res taskstore.RunResult, chunks []sheaf.Chunk, instead []string, found bool) (taskstore.RunResult, error) {
 	res.RangeID, res.Kind, res.DocumentID = sheaf.RunRangePrefix+sheaf.NewID(), r.Kind, d.ID
 	if found {
@@ -392,7 +392,7 @@ func (r *DatasetRun) put(ctx context.Context, d taskstore.RunDocument, res tasks
 		c.ID, c.RangeID, c.DocumentID, c.Generation = sheaf.ChunkID(res.RangeID, i), res.RangeID, d.ID, d.Generation
 		for k, child := range c.Children {
 			if n, own := strings.CutPrefix(child, "#"); own {
-				at, _ := strconv.Atoi(n) // written by whoever made the chunk
+				at, _ := strconv.Atoi(n) // written by the maker of the chunk
 				c.Children[k] = sheaf.ChunkID(res.RangeID, at)
 			}
 		}
@@ -446,7 +446,7 @@ func (r *DatasetRun) Drop(ctx context.Context, rangeIDs []string) error {
 	return r.e.cfg.RunStore.DropRunResults(ctx, r.claim, rangeIDs)
 }
 
-// Refresh makes what was stored so far findable.
+// Refresh makes everything stored so far searchable.
 func (r *DatasetRun) Refresh(ctx context.Context) error {
 	if r.e.cfg.Index == nil {
 		return nil
@@ -454,22 +454,22 @@ func (r *DatasetRun) Refresh(ctx context.Context) error {
 	return r.e.cfg.Index.Refresh(ctx)
 }
 
-// Question is what is asked a model about the text of documents.
+// Question is a question to a model about the text of documents.
 type Question struct {
-	Documents   []string // whose text it is about, at least one: the answer goes with the first that is deleted
+	Documents   []string // whose text it is about, at least one: the answer is deleted with the first of them
 	Instruction string
 	Text        string
 	MaxTokens   int // of the answer
-	Version     int // of the code that asks: another version asks anew
+	Version     int // of the code that asks: another version asks again
 
-	// Check, if set, refuses answers that are of no use. Such an answer is paid for
-	// and not kept: the failure has the code chat_bad_answer, and who asks again
-	// asks the model.
+	// Check, if set, rejects unusable answers. Such an answer is paid for but not
+	// cached: the failure has the code chat_bad_answer, and asking again calls the
+	// model.
 	Check func(answer string) error
-	Again string // is said after Text when it is asked again; the question is the same
+	Again string // appended to Text when it is asked again; the question's name stays the same
 }
 
-// bad is the failure of an answer that is of no use; nil for one that is.
+// bad returns the failure for an unusable answer; nil for a usable one.
 func (q Question) bad(answer string) error {
 	if q.Check == nil {
 		return nil
@@ -480,13 +480,13 @@ func (q Question) bad(answer string) error {
 	return nil
 }
 
-// item is a kept answer, or those to questions that were asked in one call.
+// item is a cached answer, or the answers to questions asked in one call.
 type item struct {
 	Answer  string            `json:"answer"`
-	Answers map[string]string `json:"answers,omitempty"` // by the names of the questions
+	Answers map[string]string `json:"answers,omitempty"` // by question name
 }
 
-// of is the answer to a question.
+// of returns the answer to a question.
 func (it item) of(name string) (answer string, ok bool) {
 	if it.Answers != nil {
 		answer, ok = it.Answers[name]
@@ -495,8 +495,8 @@ func (it item) of(name string) (answer string, ok bool) {
 	return it.Answer, true
 }
 
-// Ask asks the language model, unless somebody of the tenant has asked the same:
-// then the answer is that one, and costs nothing.
+// Ask asks the language model, unless the tenant has a cached answer to the same
+// question, which is returned at no cost.
 func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 	if r.e.cfg.Chat == nil {
 		return "", ErrNoModel
@@ -517,12 +517,12 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
 		return kept, nil
 	}
-	// Noted before it is there, so that whatever happens in between it goes with
-	// the documents.
+	// Noted before it is stored, so that it is deleted with the documents whatever
+	// happens in between.
 	if err := r.noteItem(ctx, name, key, q.Documents); err != nil {
 		return "", err
 	}
-	if from != "" { // another document's: copied, so that it stays when that one is deleted
+	if from != "" { // another document's: copied, so that it survives that one's deletion
 		r.count(func(p *taskstore.RunProgress) { p.Cached++ })
 		return kept, r.keep(ctx, name, key, q.Documents[0], item{Answer: kept})
 	}
@@ -540,19 +540,19 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 	return answer, err
 }
 
-// together is questions about one document that are put to the model in one call.
+// together is a set of questions about one document put to the model in one call.
 type together struct {
 	Document    string
 	Questions   []Question
 	Instruction string
 	Text        string
 	MaxTokens   int                          // of the answer
-	Split       func(answer string) []string // what it says to each question, as an answer to that alone; "" for nothing of use
+	Split       func(answer string) []string // the answer to each question, as if asked alone; "" if unusable
 }
 
-// askTogether asks several questions in one call. Each answer is kept as one to its
-// question alone, all in one blob, so that a run which ends here pays for all of
-// them or for none. A question without an answer of use has "".
+// askTogether asks several questions in one call. Each answer is cached under its
+// own question, all in one blob, so that an interrupted run pays for all of them or
+// none. A question without a usable answer has "".
 func (r *DatasetRun) askTogether(ctx context.Context, b together) (answers []string, err error) {
 	names := make([]string, len(b.Questions))
 	for i, q := range b.Questions {
@@ -584,14 +584,14 @@ func (r *DatasetRun) askTogether(ctx context.Context, b together) (answers []str
 	return answers, err
 }
 
-// answered reports whether Ask would answer without asking the model.
+// answered reports whether Ask would answer without calling the model.
 func (r *DatasetRun) answered(ctx context.Context, q Question) (bool, error) {
 	kept, from, err := r.kept(ctx, q.name(r.Kind, r.e.cfg.Chat.Model()), q.Documents[0])
 	return from != "" && q.bad(kept) == nil, err
 }
 
-// pay asks the model within the budget, and counts what it cost. then keeps what is
-// paid for, also when the run is canceled meanwhile.
+// pay asks the model within the budget, and counts the cost. then stores what was
+// paid for, even when the run is canceled meanwhile.
 func (r *DatasetRun) pay(ctx context.Context, instruction, text string, maxTokens int, then func(ctx context.Context, answer string) error) error {
 	prompt := int64(chunker.CountTokens(instruction) + chunker.CountTokens(text))
 	release, err := r.reserve(ctx, prompt+int64(maxTokens))
@@ -613,7 +613,7 @@ func (r *DatasetRun) pay(ctx context.Context, instruction, text string, maxToken
 	return then(ctx, answer)
 }
 
-// itemKey is the blob in which the answer to a question about a document is kept.
+// itemKey is the blob key of the cached answer to a question about a document.
 func (r *DatasetRun) itemKey(document, name string) string {
 	return r.items(document) + name + ".json"
 }
@@ -622,13 +622,13 @@ func (r *DatasetRun) items(document string) string {
 	return sheaf.ArtifactPrefix(r.TenantID, document) + "items/"
 }
 
-// own reports whether a blob goes with the document.
+// own reports whether a blob is deleted with the document.
 func (r *DatasetRun) own(document, key string) bool {
 	return strings.HasPrefix(key, r.items(document))
 }
 
-// noteItem notes where an answer will be. ErrDocumentGone when a document of it was
-// deleted.
+// noteItem records where an answer will be stored. It returns ErrDocumentGone when
+// one of its documents was deleted.
 func (r *DatasetRun) noteItem(ctx context.Context, name, key string, documents []string) error {
 	err := r.e.cfg.RunStore.NoteRunItem(ctx, r.TenantID, name, key, documents)
 	if errors.Is(err, sheaf.ErrNotFound) {
@@ -646,15 +646,15 @@ func (r *DatasetRun) count(change func(p *taskstore.RunProgress)) {
 	change(&r.progress)
 }
 
-// name names an answer by all that made it: 32 hex.
+// name identifies an answer by everything that determines it: 32 hex.
 func (q Question) name(kind sheaf.TaskKind, model string) string {
 	b, _ := json.Marshal([]any{"item", kind, q.Version, model, q.Instruction, q.Text, q.MaxTokens}) // strings always encode
 	return hash32(b)
 }
 
-// reserve takes tokens of the budget until release, so that questions that are
-// asked at once do not exceed it together. What others have reserved is more than
-// they will spend: only when none is on its way is the budget spent.
+// reserve takes tokens from the budget until release, so that concurrent questions
+// do not exceed it together. Reservations exceed actual spending, so the budget is
+// spent only when none is outstanding.
 func (r *DatasetRun) reserve(ctx context.Context, tokens int64) (release func(), err error) {
 	for {
 		wait, err := r.tryReserve(tokens)
@@ -680,8 +680,8 @@ func (r *DatasetRun) reserve(ctx context.Context, tokens int64) (release func(),
 	}, nil
 }
 
-// tryReserve takes tokens of the budget, or answers what is closed when some
-// were given back.
+// tryReserve takes tokens from the budget, or returns a channel that is closed when
+// some are released.
 func (r *DatasetRun) tryReserve(tokens int64) (wait <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -700,7 +700,7 @@ func (r *DatasetRun) tryReserve(tokens int64) (wait <-chan struct{}, err error) 
 	return r.freed, nil
 }
 
-// kept finds an answer, and the blob that it is in; "" for none.
+// kept finds a cached answer and its blob; "" for none.
 func (r *DatasetRun) kept(ctx context.Context, name, document string) (answer, key string, err error) {
 	keys, err := r.e.cfg.RunStore.RunItems(ctx, r.TenantID, name, document)
 	if err != nil {
@@ -708,14 +708,14 @@ func (r *DatasetRun) kept(ctx context.Context, name, document string) (answer, k
 	}
 	for _, key := range keys {
 		b, err := r.e.cfg.Blobs.Open(ctx, key, 0, -1)
-		if errors.Is(err, sheaf.ErrNotFound) { // it was noted and never answered, or is being deleted
+		if errors.Is(err, sheaf.ErrNotFound) { // noted but never answered, or being deleted
 			continue
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("reading a kept answer: %w", err)
 		}
 		body, err := io.ReadAll(io.LimitReader(b, maxItemBytes))
-		_ = b.Close() // what was read is whole, or does not decode
+		_ = b.Close() // what was read is complete, or does not decode
 		if err != nil {
 			return "", "", fmt.Errorf("reading a kept answer: %w", err)
 		}
@@ -724,13 +724,12 @@ func (r *DatasetRun) kept(ctx context.Context, name, document string) (answer, k
 			if answer, ok := it.of(name); ok {
 				return answer, key, nil
 			}
-		} // damaged: it is asked again, and written over
+		} // damaged: it is asked again and overwritten
 	}
 	return "", "", nil
 }
 
-// keep stores an answer that was noted, unless a document of it was deleted
-// meanwhile.
+// keep stores a noted answer, unless one of its documents was deleted meanwhile.
 func (r *DatasetRun) keep(ctx context.Context, name, key, document string, it item) error {
 	body, err := json.Marshal(it)
 	if err != nil {
@@ -749,8 +748,8 @@ func (r *DatasetRun) keep(ctx context.Context, name, key, document string, it it
 	return ErrDocumentGone
 }
 
-// askAll does what asks, n times, a few at once. After one failed no other begins;
-// those that were paid for are waited for.
+// askAll calls ask n times, a few concurrently. After a failure no more are started;
+// those already paid for are awaited.
 func askAll(n int, ask func(i int) error) error {
 	var stop atomic.Bool
 	var g errgroup.Group
@@ -770,7 +769,7 @@ func askAll(n int, ask func(i int) error) error {
 	return g.Wait()
 }
 
-// Report says how far the run is. It is written now and then.
+// Report sets the run's progress, which is written periodically.
 func (r *DatasetRun) Report(ctx context.Context, phase string, done, total int) error {
 	r.mu.Lock()
 	changed := r.progress.Phase != phase
@@ -779,13 +778,13 @@ func (r *DatasetRun) Report(ctx context.Context, phase string, done, total int) 
 	return r.report(ctx, changed)
 }
 
-// report writes progress, unless it was written just now.
+// report writes progress, unless it was just written.
 func (r *DatasetRun) report(ctx context.Context, now bool) error {
 	if r.node {
 		return nil
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock() // held while it is written, so that what is older does not come later
+	defer r.mu.Unlock() // held during the write, so that writes stay in order
 	if !now && time.Since(r.reported) < runReportEvery {
 		return nil
 	}
@@ -796,8 +795,8 @@ func (r *DatasetRun) report(ctx context.Context, now bool) error {
 	return nil
 }
 
-// save writes progress at the end of an attempt. What fails is written by the
-// next one, or was written when it was spent.
+// save writes progress at the end of an attempt. On failure the next attempt writes
+// it, or it was written when it was spent.
 func (r *DatasetRun) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -806,7 +805,7 @@ func (r *DatasetRun) save(ctx context.Context) {
 	}
 }
 
-// Progress is how far the run is, and what it has spent.
+// Progress is the run's progress and spending.
 func (r *DatasetRun) Progress() taskstore.RunProgress {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// services are the breakers before what nodes of flows call: one for each tenant,
-// flow, node and host, shared by all tasks of the process. A service of one
-// tenant that is away holds up nobody else, and what a node asks of a host says
-// nothing of another node there.
+// services holds the breakers for services that flow nodes call: one per tenant,
+// flow, node and host, shared by all tasks of the process. An unavailable service of
+// one tenant blocks no one else, and one node's use of a host says nothing about
+// another node's.
 type services struct {
 	mu       sync.Mutex
 	breakers map[string]*serviceBreaker
@@ -29,13 +29,13 @@ type serviceBreaker struct {
 }
 
 const (
-	maxServices   = 1000            // breakers that are held; beyond it the one that was used longest ago is forgotten
-	serviceRest   = 5 * time.Minute // longest rest of a service: a try each so often
-	nodeTime      = 5 * time.Minute // of an attempt of a node that calls a service or a model and has no timeout
+	maxServices   = 1000            // maximum breakers held; beyond it the least recently used is dropped
+	serviceRest   = 5 * time.Minute // longest rest of a service before the next try
+	nodeTime      = 5 * time.Minute // per attempt at a node without a timeout that calls a service; nodeAskedTime if it calls a model
 	nodeAskedTime = 10 * time.Minute
 )
 
-// of finds the breaker of a node's service.
+// of returns the breaker of a node's service.
 func (s *services) of(e *Executor, t *sheaf.Task, ref, node, host string) *worker.Breaker {
 	key := fmt.Sprintf("%s\x00%s\x00%s\x00%s", t.TenantID, ref, node, host)
 	s.mu.Lock()
@@ -59,9 +59,9 @@ func (s *services) of(e *Executor, t *sheaf.Task, ref, node, host string) *worke
 	return b.Breaker
 }
 
-// poster is how a node calls a service. A call that was made and failed costs its
-// task an attempt, so that a service that never comes back ends in a failure; one
-// that the breaker turns back costs nothing.
+// poster returns the function a node calls a service with. A call that was made and
+// failed costs its task an attempt, so that a service that never recovers ends in a
+// failure; one that the breaker rejects costs nothing.
 func (e *Executor) poster(t *sheaf.Task, ref string, n *flow.Node) func(ctx context.Context, address, id string, body []byte, maxAnswer int64) ([]byte, error) {
 	return func(ctx context.Context, address, id string, body []byte, maxAnswer int64) (answer []byte, err error) {
 		host, err := e.cfg.Services.Check(address)
@@ -82,9 +82,9 @@ func (e *Executor) poster(t *sheaf.Task, ref string, n *flow.Node) func(ctx cont
 	}
 }
 
-// asker asks the language model for a node of a document, and keeps what it says
-// as runs over datasets do: by what was asked, for all of the tenant, until the
-// documents are deleted. nil without a model. used counts what was paid for.
+// asker returns the function a document's node asks the language model with. Answers
+// are cached as runs over datasets do: by question, for the whole tenant, until the
+// documents are deleted. nil without a model. used returns what was paid for.
 func (e *Executor) asker(t *sheaf.Task, version int) (ask func(ctx context.Context, instruction, text string, maxTokens int) (string, error), used func() taskstore.RunProgress) {
 	if e.cfg.Chat == nil || e.cfg.RunStore == nil {
 		return nil, func() taskstore.RunProgress { return taskstore.RunProgress{} }

@@ -11,32 +11,32 @@ import (
 	"sheaf/taskstore"
 )
 
-// Budget caps what documents may spend on the language model, in tokens of
-// questions and answers; 0 for no cap. Runs over datasets have their own.
+// Budget caps documents' spending on the language model, in tokens of questions and
+// answers; 0 for no cap. Runs over datasets have their own.
 type Budget struct {
-	Run int64 // of a version of a document
-	Day int64 // of a tenant, and a day by UTC
+	Run int64 // per version of a document
+	Day int64 // per tenant and UTC day
 }
 
-// SpendStore remembers what was spent.
+// SpendStore records spending.
 type SpendStore interface {
 	Spend(ctx context.Context, tenantID string, on []taskstore.Spending, tokens int64) (full string, err error)
 }
 
-// parkedFor is how long a task waits whose tenant or document is at its cap. It
-// loses no attempt: once the cap is raised, or the day is over, it goes on.
+// parkedFor is how long a task waits when its tenant or document is at its cap. No
+// attempt is counted: it continues once the cap is raised or the day is over.
 const parkedFor = 20 * time.Second
 
 type spender struct{}
 
-// spending has what is asked under the context counted against the task's caps.
+// spending counts what is asked under the context against the task's caps.
 func spending(ctx context.Context, t *sheaf.Task) context.Context {
 	return context.WithValue(ctx, spender{}, t)
 }
 
-// spendingChat asks a language model within the budget. Tokens are reserved before
-// a question is asked, so that many who ask at once do not exceed a cap together;
-// a process that dies in between has spent what it reserved.
+// spendingChat asks a language model within the budget. Tokens are reserved before a
+// question is asked, so that concurrent callers do not exceed a cap together; a
+// process that dies in between has spent what it reserved.
 type spendingChat struct {
 	enrich.Asker
 	store  SpendStore
@@ -68,11 +68,11 @@ func (c spendingChat) Ask(ctx context.Context, instruction, text string, maxToke
 	if err == nil {
 		cost = prompt + int64(chunker.CountTokens(answer))
 	}
-	// Also when the task is canceled now.
+	// Even if the task is canceled now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if _, failed := c.store.Spend(ctx, t.TenantID, on, cost-prompt-int64(maxTokens)); failed != nil && err == nil {
-		return answer, nil // more is counted than was spent, and the answer is paid for
+		return answer, nil // more is counted than was spent, but the answer is paid for
 	}
 	return answer, err
 }

@@ -19,15 +19,15 @@ import (
 	"sheaf/taskstore"
 )
 
-// Tree bounds what an upload that is an archive becomes. What is 0 is as in
+// Tree limits what an uploaded archive expands to. Zero fields are as in
 // DefaultTree.
 type Tree struct {
-	Depth     int   // archives that may lie around a document
-	Documents int   // that come out of one upload, with those of the archives inside it
-	Bytes     int64 // of them together
+	Depth     int   // maximum archives around a document
+	Documents int   // from one upload, including nested archives
+	Bytes     int64 // of all of them together
 }
 
-// DefaultTree is what people send, and more.
+// DefaultTree is generous for what users upload.
 var DefaultTree = Tree{Depth: 3, Documents: 10_000, Bytes: 16 << 30}
 
 func (t Tree) withDefaults() Tree {
@@ -38,39 +38,38 @@ func (t Tree) withDefaults() Tree {
 }
 
 const (
-	// memberBatch is how many files become documents in one transaction.
+	// memberBatch is the number of files that become documents per transaction.
 	memberBatch = 50
 	// queueFull is how long an archive waits for headroom in the tenant's queue.
 	queueFull = 15 * time.Second
-	// memberWarnings bounds what files that cannot be read add to the archive's warnings.
+	// memberWarnings bounds the warnings that unreadable files add to the archive's.
 	memberWarnings = 50
 )
 
-// metadataMembers is the archive's own: the number of its files.
+// metadataMembers is the archive's own metadata key: the number of its files.
 const metadataMembers = "members"
 
-// unpacking is one attempt at making documents of an archive's files.
+// unpacking is one attempt at turning an archive's files into documents.
 type unpacking struct {
 	p       *Planner
 	task    *sheaf.Task
 	archive *sheaf.Document
 	tree    Tree
-	keep    bool // leave documents that are there
+	keep    bool // leave existing documents alone
 	fresh   bool
 	there   map[string]sheaf.Document // by path
 	wanted  []sheaf.Range
-	full    *sheaf.Failure // the quota, once it has refused one
+	full    *sheaf.Failure // the quota failure, once a file was refused
 	result  sheaf.TaskResult
 	outline []sheaf.Heading
 	units   int
-	general int // files that the chosen chunk method does not take
+	general int // files that the chosen chunk method does not accept
 }
 
-// unpack makes documents of the files in an archive. They are made a few at a
-// time, each under an id that follows from the archive, its generation and the
-// path, so that an attempt that comes after a lost one goes on with what is
-// there. What the archive itself leaves is the verdict on each file: it has no
-// ranges to read.
+// unpack makes documents of the files in an archive, a few at a time. Each id is
+// derived from the archive, its generation and the path, so that an attempt after a
+// lost one continues from what exists. The archive itself only gets a verdict per
+// file: it has no ranges to read.
 func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser.Format, ask taskstore.PlanPayload, t *sheaf.Task) (done taskstore.Completion, err error) {
 	u := &unpacking{p: p, tree: p.Tree.withDefaults(), task: t, archive: doc, keep: ask.Continues(), fresh: ask.Fresh, there: map[string]sheaf.Document{}}
 	config := settings.WithDefaults(doc.ParseConfig)
@@ -114,8 +113,8 @@ func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser
 	}, nil
 }
 
-// step unpacks a run of files and submits them. It returns where to go on, 0
-// at the end.
+// step unpacks a run of files and submits them. It returns where to continue, 0 at
+// the end.
 func (u *unpacking) step(ctx context.Context, src child.Source, from int) (next int, err error) {
 	run, dir, cleanup, err := u.p.Parser.Unpack(ctx, src, from)
 	if err != nil {
@@ -139,12 +138,12 @@ func (u *unpacking) step(ctx context.Context, src child.Source, from int) (next 
 	return run.Next, nil
 }
 
-// submit makes documents of a few files, whose bytes are stored first.
+// submit makes documents of a few files, after storing their bytes.
 func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Member) error {
 	verdicts := make([]sheaf.LedgerRun, len(files))
 	var batch []taskstore.NewDocument
-	var at []int        // of batch in files
-	var stored []string // by this attempt; "" where the bytes were there
+	var at []int        // indexes of batch in files
+	var stored []string // by this attempt; "" when the bytes existed
 	for i, m := range files {
 		u.units = m.N
 		u.outline = append(u.outline, sheaf.Heading{Level: 1, Title: m.Path, Page: m.N})
@@ -190,7 +189,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 				}
 			}
 			if stored[k] != "" && !o.Stored {
-				// Nobody else writes under this key: see MemberKey.
+				// This attempt alone writes under this key: see MemberKey.
 				if err := u.p.Blobs.Delete(ctx, stored[k]); err != nil {
 					return fmt.Errorf("removing the bytes of %s, which became no document: %w", batch[k].Document.Path, err)
 				}
@@ -202,7 +201,7 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 	}
 	for _, v := range verdicts {
 		if v.Status == "" {
-			continue // not asked for
+			continue // not requested
 		}
 		u.result.Ledger = u.result.Ledger.Add(v)
 		if v.Status == sheaf.UnitOK {
@@ -212,8 +211,8 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 	return nil
 }
 
-// statusOf is the verdict that goes with a reason: what could work another
-// time has failed, what never will is skipped.
+// statusOf is the verdict for a refusal: failed if it could work another time,
+// otherwise skipped.
 func statusOf(f *sheaf.Failure) sheaf.UnitStatus {
 	if f.Category == sheaf.CategoryCapacity {
 		return sheaf.UnitFailed
@@ -221,8 +220,7 @@ func statusOf(f *sheaf.Failure) sheaf.UnitStatus {
 	return sheaf.UnitSkipped
 }
 
-// document describes a file as the document that it becomes, or says why it
-// becomes none.
+// document describes the document that a file becomes, or says why it is refused.
 func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocument, refusal *sheaf.Failure, err error) {
 	mediaType, err := u.p.sniffFile(dir, m)
 	if err != nil {
@@ -239,7 +237,7 @@ func (u *unpacking) document(m parser.Member, dir string) (n taskstore.NewDocume
 		return n, sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "it lies %d archives deep and is one itself; upload it by itself", u.archive.Depth+1), nil
 	}
 	config := u.archive.ParseConfig
-	config.Pages, config.MediaType = sheaf.Opt[[]sheaf.Range]{}, sheaf.Opt[string]{} // those of the archive
+	config.Pages, config.MediaType = sheaf.Opt[[]sheaf.Range]{}, sheaf.Opt[string]{} // these are the archive's
 	if u.p.Formats.Check(config, mediaType) != nil {
 		config.ChunkMethod = settings.Default.ChunkMethod
 		u.general++
@@ -262,7 +260,7 @@ func (u *unpacking) warn(code, message string) {
 	}
 }
 
-// sniffFile says what an unpacked file is.
+// sniffFile detects an unpacked file's media type.
 func (p *Planner) sniffFile(dir string, m parser.Member) (string, error) {
 	f, err := openWritten(dir, m.File)
 	if err != nil {
@@ -283,9 +281,9 @@ func (p *Planner) put(ctx context.Context, key, dir string, m parser.Member) err
 	return err
 }
 
-// openWritten opens what a parser's child has written into its folder. The
-// child has read a stranger's file: neither the name it gives nor a link that
-// it left may lead elsewhere.
+// openWritten opens a file that a parser's child wrote into its folder. The child
+// has read untrusted input: neither the name it gives nor a link it left may lead
+// elsewhere.
 func openWritten(dir, name string) (*os.File, error) {
 	return os.OpenInRoot(dir, filepath.FromSlash(name))
 }
