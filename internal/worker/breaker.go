@@ -13,43 +13,43 @@ import (
 	"sheaf"
 )
 
-// Bounds of a breaker.
+// Limits of a breaker.
 const (
-	tripAfter = 3               // calls in a row that found the dependency away; each has been tried several times by its client
-	minOpen   = 2 * time.Second // first rest; doubles while a trial fails
-	maxOpen   = 8 * time.Second // one call each so often costs nobody anything, and who comes back is not kept waiting
-	fullSpeed = 16              // calls at once from which a recovering dependency counts as well
+	tripAfter = 3               // consecutive calls that found the dependency down; its client retried each several times
+	minOpen   = 2 * time.Second // first rest; doubles while trial calls fail
+	maxOpen   = 8 * time.Second // cheap at one call per rest, and a recovered dependency is noticed soon
+	fullSpeed = 16              // concurrent calls from which a recovering dependency counts as healthy
 )
 
-// Breaker stands in front of one dependency. While the dependency is away it
-// turns calls back without making them; after a rest it lets one through, and
-// then twice as many at once with each success, so that a dependency that
-// comes back is not met by everybody who waited for it.
+// Breaker guards one dependency. While the dependency is down it rejects calls
+// without making them. After a rest it lets one through, and then twice as many
+// concurrent calls with each success, so that a recovering dependency is not hit by
+// every waiting caller at once.
 type Breaker struct {
 	name string
 	log  *slog.Logger
 
 	mu       sync.Mutex
-	failures int // in a row
+	failures int // consecutive
 	until    time.Time
 	rest     time.Duration // 0: closed
-	limit    int           // calls at once while it recovers
+	limit    int           // concurrent calls while it recovers
 	inflight int
-	refusal  error // what the dependency refuses this process with; nil when it is merely away
+	refusal  error // the error with which the dependency refuses this process; nil when it is merely down
 
 	probe func(ctx context.Context) error // nil for none
 
-	LongestRest time.Duration // 8 s where it is 0; set before the first call
+	LongestRest time.Duration // 8 s if 0; set before the first call
 }
 
-// NewBreaker is a closed breaker before the dependency of that name. probe asks
-// the dependency for something harmless; nil where nothing is.
+// NewBreaker returns a closed breaker for the named dependency. probe makes a
+// harmless request to the dependency; nil if there is none.
 func NewBreaker(name string, log *slog.Logger, probe func(ctx context.Context) error) *Breaker {
 	return &Breaker{name: name, log: log, probe: probe}
 }
 
-// broken says that a call was not made, or that the call failed which opened
-// the breaker. The task did nothing wrong: it waits without losing an attempt.
+// broken says that a call was not made, or that it was the failed call that opened
+// the breaker. The task is not at fault: it waits without losing an attempt.
 type broken struct {
 	dependency string
 	after      time.Duration
@@ -72,9 +72,9 @@ func (b *Breaker) Do(ctx context.Context, call func() error) error {
 	}
 	err := call()
 	if errors.Is(err, sheaf.ErrMisconfigured) && ctx.Err() == nil && b.probe != nil && b.probe(ctx) == nil {
-		// All else is answered: it is about what was asked, such as a text that a
-		// firewall before the server dislikes. That costs the task attempts, and
-		// nobody else anything.
+		// Other requests are answered, so it is about this request, such as a text that
+		// a firewall in front of the server rejects. That costs the task attempts, and
+		// no one else anything.
 		err = sheaf.AsFailure(err, "")
 	}
 	return b.leave(ctx, err)
@@ -95,8 +95,8 @@ func (b *Breaker) enter() error {
 	return nil
 }
 
-// leave notes how a call went. An answer of any kind shows that the dependency
-// is there; a call whose caller went away shows nothing.
+// leave records a call's outcome. Any answer shows that the dependency is up; a call
+// whose caller went away shows nothing.
 func (b *Breaker) leave(ctx context.Context, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +112,7 @@ func (b *Breaker) leave(ctx context.Context, err error) error {
 		b.failures++
 		switch {
 		case b.rest > 0 && time.Now().Before(b.until):
-			// One that was under way when it opened.
+			// A call that was in flight when the breaker opened.
 		case b.rest > 0:
 			b.open(min(2*b.rest, cmp.Or(b.LongestRest, maxOpen)), err)
 		// guard: breaker: what is away is left alone
@@ -133,7 +133,7 @@ func (b *Breaker) leave(ctx context.Context, err error) error {
 	return err
 }
 
-// open begins a rest; the caller holds mu.
+// open starts a rest; the caller holds mu.
 func (b *Breaker) open(rest time.Duration, cause error) {
 	if b.rest == 0 {
 		b.log.Warn("dependency does not respond; calls to it are held back", "dependency", b.name, "rest", rest, "error", cause)
@@ -145,16 +145,16 @@ func (b *Breaker) open(rest time.Duration, cause error) {
 	b.rest, b.until, b.limit = rest, time.Now().Add(rest), 1
 }
 
-// BreakerState is what a breaker does with calls.
+// BreakerState is how a breaker treats calls.
 type BreakerState int
 
 const (
 	BreakerClosed   BreakerState = iota // makes them
-	BreakerHalfOpen                     // makes a few, to see whether the dependency is back
-	BreakerOpen                         // turns them back
+	BreakerHalfOpen                     // makes a few, to test whether the dependency is back
+	BreakerOpen                         // rejects them
 )
 
-// State is what the breaker does with calls now.
+// State returns how the breaker treats calls now.
 func (b *Breaker) State() BreakerState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,8 +167,8 @@ func (b *Breaker) State() BreakerState {
 	return BreakerHalfOpen
 }
 
-// TurnBack is what a call would be met with that is certain to be turned back
-// now, nil for one that would be made: work that ends in such a call need not begin.
+// TurnBack returns the error of a call that would certainly be rejected now, or nil:
+// work that ends in such a call need not start.
 func (b *Breaker) TurnBack() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,10 +178,10 @@ func (b *Breaker) TurnBack() error {
 	return nil
 }
 
-// IsOpen reports whether calls are turned back now.
+// IsOpen reports whether calls are rejected now.
 func (b *Breaker) IsOpen() bool { return b.State() == BreakerOpen }
 
-// spread keeps those who wait from coming back in one moment.
+// spread keeps waiting tasks from retrying at the same moment.
 func spread(d time.Duration) time.Duration {
 	return max(d, 100*time.Millisecond) + time.Duration(rand.Int64N(int64(time.Second)))
 }

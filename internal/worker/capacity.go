@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// capacity says how many tasks a worker may hold. As many as it has workers are
-// at work. More are prefetched only while tasks take no longer than claims
-// do, as those of a re-parse that reuses everything: then workers would spend
-// their time on waiting, and what waits here waits for less than a round trip.
-// A task that waited behind a long one would be one that another executor could
-// run, so the longest task seen lately decides.
+// capacity decides how many tasks a worker may hold: one per worker goroutine being
+// processed, plus prefetched ones only while tasks take no longer than claims, as in
+// a re-parse that reuses everything. Otherwise workers would mostly wait, whereas a
+// prefetched task then waits for less than a round trip. A task queued behind a long
+// one could have run on another executor, so the longest recent task decides.
 type capacity struct {
 	workers, most int
 	freed         chan struct{} // one token: there may be headroom
 
 	mu    sync.Mutex
-	held  int           // tasks taken, claimed or at work
-	claim time.Duration // what a claim takes, smoothed
-	work  time.Duration // what the longest tasks took lately
-	seen  int           // tasks since there was nothing to take, as far as it matters
+	held  int           // tasks being taken, claimed or processed
+	claim time.Duration // duration of a claim, smoothed
+	work  time.Duration // duration of the longest recent tasks
+	seen  int           // tasks since there was nothing to take, up to workers
 }
 
-// newCapacity is that of workers that may hold batch tasks each.
+// newCapacity returns the capacity of that many workers, which may hold batch tasks
+// each.
 func newCapacity(workers, batch int) *capacity {
 	return &capacity{workers: workers, most: workers * max(batch, 1), freed: make(chan struct{}, 1)}
 }
 
-// forgetting is how many tasks, or claims, it takes until the average follows
-// by two thirds. Longer tasks count at once.
+// forgetting is how many tasks or claims it takes the average to move two thirds of
+// the way. Longer tasks count immediately.
 const forgetting = 32
 
 func (c *capacity) claimed(took time.Duration) {
@@ -49,23 +49,23 @@ func (c *capacity) worked(took time.Duration) {
 	c.seen = min(c.seen+1, c.workers)
 }
 
-// busy reports whether there has been enough to take lately for each worker, so
-// that there is probably more.
+// busy reports whether there were recently enough tasks for every worker, so that
+// there are probably more.
 func (c *capacity) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seen == c.workers
 }
 
-// forget makes what comes next count as unknown.
+// forget makes the coming tasks count as unknown.
 func (c *capacity) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = 0
 }
 
-// limit is how many tasks may be held now: beyond one a worker, as many as the
-// workers get done during a claim. The caller holds mu.
+// limit is how many tasks may be held now: one per worker, plus as many as the
+// workers finish during a claim. The caller holds mu.
 func (c *capacity) limit() int {
 	if c.seen < c.workers {
 		return c.workers
@@ -74,7 +74,7 @@ func (c *capacity) limit() int {
 	return int(min(int64(c.workers)+prefetch, int64(c.most)))
 }
 
-// acquire waits for headroom and takes all of it. It returns 0 when ctx ends.
+// acquire waits for headroom and takes all of it. It returns 0 when ctx is done.
 func (c *capacity) acquire(ctx context.Context) int {
 	for ctx.Err() == nil {
 		c.mu.Lock()
@@ -86,14 +86,14 @@ func (c *capacity) acquire(ctx context.Context) int {
 		}
 		select {
 		case <-c.freed:
-			runtime.Gosched() // tasks whose ends were written together release together
+			runtime.Gosched() // tasks whose completions were written together release together
 		case <-ctx.Done():
 		}
 	}
 	return 0
 }
 
-// acquireOne acquires for one task if a worker is free.
+// acquireOne takes headroom for one task if a worker is free.
 func (c *capacity) acquireOne() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

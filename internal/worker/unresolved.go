@@ -10,19 +10,18 @@ import (
 	"sheaf"
 )
 
-// unresolved are tasks that the store may hold for this worker though it does
-// not run them: their claim, or the write of their end, came back with an error
-// that leaves open whether it happened, as when the reply is lost on its way.
-// Nobody renews such a claim, and left alone it would wait for its whole lease
-// and cost the task a part of its budget. So each heartbeat asks which of them
-// are held, and releases those. By task id, with the time after which the lease
-// has ended in any case.
+// unresolved are tasks that the store may hold for this worker although it does not
+// run them: their claim, or the write of their completion, returned an error that
+// leaves the outcome unknown, as when the reply is lost. No one renews such a claim;
+// left alone it would wait out its whole lease and cost the task part of its budget.
+// So each heartbeat asks which of them are held, and releases those. By task id,
+// with the time by which the lease has expired in any case.
 type unresolved map[string]time.Time
 
-// mostUnresolved bounds the question; what is beyond waits for its lease.
+// mostUnresolved bounds the request; tasks beyond it wait for their lease to expire.
 const mostUnresolved = 1000
 
-// unresolve notes a task that may be held.
+// unresolve records a task that may be held.
 func (w *Worker) unresolve(taskID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +30,7 @@ func (w *Worker) unresolve(taskID string) {
 	}
 }
 
-// resolve forgets that a task may be held and reports whether it might.
+// resolve removes a task from unresolved and reports whether it was there.
 func (w *Worker) resolve(taskID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,8 +39,8 @@ func (w *Worker) resolve(taskID string) bool {
 	return was
 }
 
-// releaseUnresolved releases what is held and not run. A task that the store
-// does not confirm stays unresolved: the write may still be on its way.
+// releaseUnresolved releases tasks that are held but not run. A task that the store
+// does not confirm stays unresolved: the write may still be in flight.
 func (w *Worker) releaseUnresolved(ctx context.Context) {
 	now := time.Now()
 	w.mu.Lock()
@@ -59,7 +58,7 @@ func (w *Worker) releaseUnresolved(ctx context.Context) {
 	given := 0
 	for _, c := range held {
 		if !w.resolve(c.TaskID) {
-			continue // it is being claimed anew
+			continue // it is being claimed again
 		}
 		switch err := w.cfg.Store.Release(ctx, c); {
 		case err == nil:

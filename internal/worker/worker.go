@@ -1,8 +1,8 @@
-// Package worker holds tasks: it takes a hint from the queue, claims the task in
-// the store, has its Processor run and writes the end under the claim's epoch.
-// It stands between the queue and package executor, and knows nothing of what a
-// task does. Nothing a task does is seen unless the store accepts its end, so a
-// worker may be killed, paused or cut off at any point.
+// Package worker executes tasks: it takes a hint from the queue, claims the task in
+// the store, has its Processor run it and writes the outcome under the claim's
+// epoch. It sits between the queue and package executor, and knows nothing of what a
+// task does. Nothing a task does is visible unless the store accepts its outcome, so
+// a worker may be killed, paused or cut off at any point.
 package worker
 
 import (
@@ -27,14 +27,14 @@ import (
 	"sheaf/taskstore"
 )
 
-// Processor runs the tasks of one kind. It returns what completes the task, or
-// an error that AsFailure describes; ctx ends when the task was canceled, its
-// lease was lost or the executor stops.
+// Processor runs the tasks of one kind. It returns what completes the task, or an
+// error that AsFailure describes. ctx is canceled when the task is canceled, its
+// lease is lost or the executor stops.
 type Processor interface {
 	Process(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error)
 }
 
-// Claims is how the store is asked for tasks and told that they are still held.
+// Claims is how a worker obtains tasks from the store and keeps them.
 type Claims interface {
 	Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error)
 	Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease time.Duration, held []sheaf.Claim) (taskstore.HeartbeatReply, error)
@@ -43,55 +43,55 @@ type Claims interface {
 	Deregister(ctx context.Context, workerID string) error
 }
 
-// Ends is where the end of an attempt is written.
+// Ends is where the outcome of an attempt is written.
 type Ends interface {
 	Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error
 	FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error)
 	Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, why sheaf.Failure) error
 }
 
-// Store is what a worker reads and writes. Every method but Claim changes
-// nothing and fails with ErrStale when the claim's epoch is no longer the task's.
+// Store is what a worker reads and writes. Writes under a claim change nothing and
+// fail with ErrStale when the claim's epoch is no longer the task's.
 type Store interface {
 	Claims
 	Ends
 }
 
-// Config holds a worker's parts and bounds. Zero durations and counts mean the
-// default named beside them.
+// Config holds a worker's dependencies and limits. Zero durations and counts mean
+// the default noted beside them.
 type Config struct {
 	Store      Store
 	Queue      queue.Queue
 	Processors map[sheaf.TaskKind]Processor
-	// Skipped lists the kinds that cannot be run now, since what they need is
-	// away. May be nil.
+	// Skipped lists the kinds that cannot run now because a dependency is down. May be
+	// nil.
 	Skipped func() []sheaf.TaskKind
-	// Changed is called after a task of this worker changed state, so that the
-	// keeper need not wait for its next tick. awaited says that others may wait
-	// for it: it was not one of the many ranges of a document. May be nil, and
-	// must not block.
+	// Changed is called after a task of this worker changed state, so that the keeper
+	// need not wait for its next tick. awaited says that others may be waiting for the
+	// change: it was not one of a document's many ranges. May be nil, and must not
+	// block.
 	Changed func(awaited bool)
 	Observe Observer // nil for none
 	Trace   Tracer   // nil for none
 	Log     *slog.Logger
 	Version string
-	Pools   []string // whose tasks Queue hands out, as others are told; nil for default
+	Pools   []string // pools whose tasks Queue hands out, as reported to others; nil for default
 
-	Workers       int                              // tasks at once, default 2 × CPUs + 2: some parse while others embed or index
-	Batch         int                              // tasks held for each worker, the one at work included, while tasks take no longer than claims; default 4
+	Workers       int                              // concurrent tasks, default 2 × CPUs + 2: some parse while others embed or index
+	Batch         int                              // tasks held per worker, including the one being processed, while tasks take no longer than claims; default 4
 	Lease         time.Duration                    // visibility timeout, default 60 s
 	Heartbeat     time.Duration                    // default 2 s
-	PollInterval  time.Duration                    // longest wait between takes without a notification, default 1 s
+	PollInterval  time.Duration                    // maximum wait between takes without a notification, default 1 s
 	RecoverEvery  time.Duration                    // default Lease / 20, at least 1 s
-	RecoverIdle   time.Duration                    // a hint taken and not acked for this long is lost, default Lease / 12, at least 2 s
-	DrainTimeout  time.Duration                    // SIGTERM: running tasks may finish for this long, default 25 s
+	RecoverIdle   time.Duration                    // a hint taken but not acked for this long is lost, default Lease / 12, at least 2 s
+	DrainTimeout  time.Duration                    // on SIGTERM, running tasks may finish for this long, default 25 s
 	MaxFails      int                              // default 5
 	BackoffBase   time.Duration                    // default 2 s: rand(1-jitter,1)·min(BackoffMax, base·2^fails)
 	BackoffMax    time.Duration                    // default 10 min
 	BackoffJitter float64                          // default 0.5; negative for none
-	Retry         map[sheaf.TaskKind]RetryPolicy   // by kind, or by kind/node of a dataflow, over the four before
-	PolicyFunc    func(t *sheaf.Task) RetryPolicy  // of a task that has one of its own, over Retry; nil for none
-	TaskTimeout   map[sheaf.TaskKind]time.Duration // longest processing per kind or kind/node, default 15 min
+	Retry         map[sheaf.TaskKind]RetryPolicy   // by kind, or by kind/node of a dataflow; overrides the four above
+	PolicyFunc    func(t *sheaf.Task) RetryPolicy  // policy of a task that has its own; overrides Retry; nil for none
+	TaskTimeout   map[sheaf.TaskKind]time.Duration // maximum processing time per kind or kind/node, default 15 min
 }
 
 func (c *Config) setDefaults() {
@@ -129,22 +129,22 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Observer is told what happens, for metrics and traces.
+// Observer is notified of events, for metrics and traces.
 type Observer interface {
-	// Claimed tells of a task that was just claimed.
+	// Claimed is called with a task that was just claimed.
 	Claimed(t *sheaf.Task)
 	Refused(kind sheaf.TaskKind, state sheaf.TaskState)
 	Finished(kind sheaf.TaskKind, state sheaf.TaskState, took time.Duration)
-	// Produced tells what a task that is done has made.
+	// Produced is called with the result of a done task.
 	Produced(kind sheaf.TaskKind, r sheaf.TaskResult)
 	StaleWrite(kind sheaf.TaskKind)
 	LeaseLost(kind sheaf.TaskKind)
 }
 
-// Tracer draws spans of attempts.
+// Tracer records spans of attempts.
 type Tracer interface {
-	// Task begins the span of an attempt and returns its context and what ends
-	// it; traceparent (W3C) names the request that caused the task, "" when
+	// Task starts the span of an attempt and returns its context and a function that
+	// ends it; traceparent (W3C) names the request that caused the task, "" when
 	// unknown.
 	Task(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, func(error))
 }
@@ -159,27 +159,27 @@ type Worker struct {
 	running    map[string]*attempt // by task id
 	unresolved unresolved
 	capacity   *capacity
-	workers    *semaphore.Weighted // held by the task that is at work
-	ends       *semaphore.Weighted // held by a task whose end is being written
-	waits      *semaphore.Weighted // held by a task that gave its worker back and is not over
+	workers    *semaphore.Weighted // held by a task being processed
+	ends       *semaphore.Weighted // held by a task whose outcome is being written
+	waits      *semaphore.Weighted // held by an unfinished task that gave its worker back
 	stopped    atomic.Bool
 	tasks      sync.WaitGroup
 }
 
-// attempt is one claim at work.
+// attempt is one claim being processed.
 type attempt struct {
 	task   *sheaf.Task
 	hint   sheaf.Hint
 	cancel context.CancelCauseFunc
 	since  time.Time
-	began  atomic.Bool  // it has a worker, or had one
-	worked atomic.Bool  // only its end is still to be written: its capacity is released
+	began  atomic.Bool  // it has or had a worker
+	worked atomic.Bool  // only its outcome remains to be written: its capacity is released
 	waited atomic.Bool  // it gave its worker back to wait
-	lost   atomic.Bool  // its lease is gone, which was told
-	fence  atomic.Int64 // monotonic-clock deadline (ns since Executor.started) after which the lease may be gone
+	lost   atomic.Bool  // its lease is gone, which was reported
+	fence  atomic.Int64 // monotonic-clock deadline (ns since Worker.started) after which the lease may be gone
 }
 
-// Causes of an attempt's end, read back with context.Cause.
+// Causes of an attempt's cancellation, read back with context.Cause.
 var (
 	errLost    = fmt.Errorf("the lease was taken over: %w", sheaf.ErrStale)
 	errEnded   = fmt.Errorf("the task was called off: %w", sheaf.ErrCanceled)
@@ -188,7 +188,7 @@ var (
 	errTooLong = errors.New("the task ran longer than its kind may")
 )
 
-// New makes a worker with an id of its own. Run starts it.
+// New makes a worker with a unique id. Run starts it.
 func New(cfg Config) *Worker {
 	cfg.setDefaults()
 	host, _ := os.Hostname()
@@ -201,7 +201,7 @@ func New(cfg Config) *Worker {
 	}
 }
 
-// ProcessorFunc is a function as a Processor.
+// ProcessorFunc adapts a function to a Processor.
 type ProcessorFunc func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error)
 
 // Process implements Processor.
@@ -212,9 +212,9 @@ func (f ProcessorFunc) Process(ctx context.Context, t *sheaf.Task) (taskstore.Co
 // ID names this worker in claims and in the list of workers.
 func (w *Worker) ID() string { return w.id }
 
-// Run takes and runs tasks until ctx ends, then drains: it stops taking, lets
-// running tasks finish for DrainTimeout, gives the rest back without touching
-// their budgets, and returns. hard ends the drain at once.
+// Run takes and runs tasks until ctx is done, then drains: it stops taking, lets
+// running tasks finish for DrainTimeout, releases the rest without touching their
+// budgets, and returns. hard ends the drain immediately.
 func (w *Worker) Run(ctx context.Context, hard <-chan struct{}) error {
 	log := w.cfg.Log.With("worker", w.id)
 	log.Info("executor started", "workers", w.cfg.Workers)
@@ -241,8 +241,8 @@ func (w *Worker) Run(ctx context.Context, hard <-chan struct{}) error {
 	return err
 }
 
-// take keeps the worker busy. It asks for no more hints than it has headroom
-// for: a hint waiting here would be one that no other executor can run.
+// take keeps the worker busy. It asks for no more hints than it has headroom for:
+// another executor cannot run a hint that waits here.
 func (w *Worker) take(ctx context.Context) {
 	trouble := 0
 	for ctx.Err() == nil {
@@ -257,7 +257,7 @@ func (w *Worker) take(ctx context.Context) {
 		w.capacity.release(headroom - len(hints))
 		switch {
 		case err != nil && ctx.Err() == nil:
-			trouble = min(trouble+1, 3) // 2 s: a longer wait is missed when the queue is back
+			trouble = min(trouble+1, 3) // 2 s: a longer wait delays the start once the queue is back
 			w.cfg.Log.Warn("take failed; retrying", "error", err)
 			sleep(ctx, jitter(250*time.Millisecond<<trouble))
 		case len(hints) == 0:
@@ -272,13 +272,13 @@ func (w *Worker) take(ctx context.Context) {
 	}
 }
 
-// start claims the hinted task and, if it gets it, runs it, under capacity that
-// the caller has acquired and that is released here. Claims run concurrently:
-// one after the other they would take a round trip to the database each.
+// start claims the hinted task and, if it gets it, runs it, using capacity that the
+// caller acquired and that is released here. Claims run concurrently: sequentially,
+// each would take a round trip to the database.
 //
-// Capacity is released once the task's work is over: its end is written while
-// the next task is claimed, and mostly in one transaction with that. The number
-// of ends that wait is bounded; with a slow store capacity stays taken.
+// Capacity is released once the task's work is over: its outcome is written while
+// the next task is claimed, usually in the same transaction. The number of pending
+// outcomes is bounded; with a slow store, capacity stays taken.
 func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 	w.tasks.Go(func() {
 		release := sync.OnceFunc(func() { w.capacity.release(1) })
@@ -289,7 +289,7 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 		}
 		defer func() {
 			w.mu.Lock()
-			if w.running[a.task.ID] == a { // else the task has come back, and its new attempt is there
+			if w.running[a.task.ID] == a { // otherwise the task has come back, and this is its new attempt
 				delete(w.running, a.task.ID)
 			}
 			w.mu.Unlock()
@@ -316,7 +316,7 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 			return true
 		})
 		w.run(run, a, func() {
-			_ = w.ends.Acquire(context.Background(), 1) // never fails: nothing ends the wait
+			_ = w.ends.Acquire(context.Background(), 1) // never fails: the context is never done
 			a.worked.Store(true)
 			leave()
 			if a.waited.Load() {
@@ -327,27 +327,27 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 	})
 }
 
-// maxWaiting is how many tasks may have given their worker back, for each
-// worker: they hold their results in memory.
+// maxWaiting is how many tasks per worker may have given their worker back: they
+// hold their results in memory.
 const maxWaiting = 8
 
 type yieldKey struct{}
 
-// Yield gives the worker of the task back to which ctx belongs, and reports
-// whether it did. A task calls it from one goroutine before it waits for what
-// costs this machine nothing, where what it does afterwards is little: it does
-// not get the worker again. Its lease is renewed as before. It may be called
-// again, and does nothing where too many wait or ctx is no task's.
+// Yield gives back the worker of the task that ctx belongs to, and reports whether
+// it did. A task calls it from one goroutine before waiting on something that uses
+// no local resources, if little work follows: it does not get the worker again. Its
+// lease is still renewed. Yield may be called again, and does nothing when too many
+// wait or ctx is not a task's.
 func Yield(ctx context.Context) bool {
 	f, ok := ctx.Value(yieldKey{}).(func() bool)
 	return ok && f()
 }
 
-// maxPrefetchWait is how long a prefetched task waits for a worker, so
-// that one behind which there are long tasks goes to another executor.
+// maxPrefetchWait is how long a prefetched task waits for a worker before it is
+// released, so that one queued behind long tasks goes to another executor.
 const maxPrefetchWait = 250 * time.Millisecond
 
-// begin waits for a worker and reports whether there is one; else it has stopped
+// begin waits for a worker and reports whether it got one; otherwise it has stopped
 // the attempt.
 func (w *Worker) begin(ctx, run context.Context, a *attempt) bool {
 	if !w.workers.TryAcquire(1) { // rarely: most tasks are not prefetched
@@ -368,14 +368,14 @@ func (w *Worker) begin(ctx, run context.Context, a *attempt) bool {
 	return true
 }
 
-// claim wins the hinted task or spends the hint. It returns nil when there is
-// nothing to run, else the attempt and the context that it runs under.
+// claim claims the hinted task, or consumes the hint. It returns nil when there is
+// nothing to run, otherwise the attempt and its context.
 func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Context) {
 	if ctx.Err() != nil {
-		return nil, nil // nothing has been claimed: Leave gives the hint back
+		return nil, nil // nothing was claimed: Leave gives the hint back
 	}
-	// A claim that has begun is not broken off: whether it happened would be
-	// unknown, and the task would wait for its lease to end.
+	// A claim in progress is not canceled: its outcome would be unknown, and the task
+	// would wait for its lease to expire.
 	ctx = context.WithoutCancel(ctx)
 	unresolved := w.resolve(h.TaskID)
 	before := time.Now()
@@ -383,11 +383,11 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 	defer cancelAsk()
 	t, err := w.cfg.Store.Claim(ask, h.TaskID, w.id, w.cfg.Lease)
 	if refused, ok := errors.AsType[*taskstore.NotClaimable](err); ok {
-		// Somebody else's, over, or not due: the hint is spent either way. If
-		// the task should run later, the store knows and will hint again.
+		// Taken by another worker, finished, or not due: the hint is spent either way.
+		// If the task should run later, the store knows and will hint again.
 		w.cfg.Observe.Refused(h.Kind, refused.State)
 		if unresolved && refused.State == sheaf.TaskRunning {
-			w.unresolve(h.TaskID) // what runs may be the claim that nobody knows of
+			w.unresolve(h.TaskID) // the running attempt may be our unconfirmed claim
 		}
 		if err := w.cfg.Queue.Ack(ctx, h, refused.State == sheaf.TaskRunning); err != nil {
 			w.cfg.Log.Warn("ack failed; the hint will be redelivered", "task", h.TaskID, "tenant", h.TenantID, "error", err)
@@ -395,8 +395,8 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 		return nil, nil
 	}
 	if err != nil {
-		// Nobody knows whether the claim happened. The hint stays unacked and
-		// comes again; if the claim did happen, the task is given back.
+		// The outcome of the claim is unknown. The hint stays unacked and comes again;
+		// if the claim did succeed, the task is released.
 		w.unresolve(h.TaskID)
 		w.cfg.Log.Warn("claim failed", "task", h.TaskID, "tenant", h.TenantID, "error", err)
 		return nil, nil
@@ -411,14 +411,14 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 	w.running[t.ID] = a
 	delete(w.unresolved, t.ID)
 	w.mu.Unlock()
-	// A task that was taken away can come back before a heartbeat has told of
-	// the loss; the attempt at it that still runs here works for nothing.
+	// A task that was taken away can come back before a heartbeat reports the loss; the
+	// earlier attempt still running here is then useless.
 	if earlier != nil {
 		w.loses(earlier)
 	}
 
-	// From the claim on the lease in the store is the only lease. The work need
-	// not wait for the ack; drain does, so that Leave finds nothing to give back.
+	// From the claim on, the lease in the store is the only lease. The work need not
+	// wait for the ack; drain does, so that Leave finds nothing to give back.
 	w.tasks.Go(func() {
 		if err := w.cfg.Queue.Ack(ctx, h, true); err != nil {
 			w.cfg.Log.Warn("ack failed; the hint will be redelivered and refused", "task", h.TaskID, "tenant", h.TenantID, "error", err)
@@ -429,14 +429,14 @@ func (w *Worker) claim(ctx context.Context, h sheaf.Hint) (*attempt, context.Con
 	return a, run
 }
 
-// fenceMargin is how long before the lease ends an attempt stops by itself.
+// fenceMargin is how long before its lease expires an attempt stops itself.
 func (w *Worker) fenceMargin() time.Duration { return min(2*time.Second, w.cfg.Lease/10) }
 
-// endWait is how long the end of a task waits for the claim of the next one
-// while there is a backlog: what it takes to fetch a hint when all is busy.
+// endWait is how long a task's completion waits for the claim of the next task while
+// there is a backlog: about the time to fetch a hint when everything is busy.
 const endWait = 5 * time.Millisecond
 
-// run processes one claimed task and writes its end. It calls worked in between.
+// run processes one claimed task and writes its outcome. It calls worked in between.
 func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 	t, begun, log := a.task, time.Now(), w.cfg.Log
 	about := []slog.Attr{slog.String("task", t.ID), slog.String("kind", string(t.Kind)), slog.String("job", t.JobID), slog.String("document", t.DocumentID), slog.String("tenant", t.TenantID), slog.Int64("epoch", t.Epoch)}
@@ -450,10 +450,10 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 	if w.capacity.busy() {
 		done.CanWait = endWait
 	}
-	defer endSpan(err) // with the processor's outcome, after its end is written
+	defer endSpan(err) // with the processor's outcome, after it is written
 	worked()
 
-	// What is written now must be written even while the executor stops.
+	// This must be written even while the executor stops.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	done.NextFunc = func(h sheaf.Hint) {
@@ -469,7 +469,7 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		w.cfg.Observe.StaleWrite(t.Kind)
 		log.WarnContext(ctx, "the task was reassigned; its result is dropped")
 	case err != nil:
-		// The store may still hold the task as run here: it is given back.
+		// The store may still hold the task as run here: release it.
 		w.unresolve(t.ID)
 		log.ErrorContext(ctx, "could not write the end of the task; retrying", "error", err)
 	default:
@@ -485,21 +485,21 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 	w.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
 
-// process runs the task's processor, unless the attempt was stopped before it
-// began, and turns a panic into a failure.
+// process runs the task's processor, unless the attempt was stopped before it began,
+// and turns a panic into a failure.
 func (w *Worker) process(ctx context.Context, a *attempt) (done taskstore.Completion, err error) {
 	if !a.began.Load() {
 		return done, context.Cause(ctx)
 	}
 	t, begun := a.task, time.Now()
 	defer func() {
-		if !a.waited.Load() { // else its waiting would count as work
+		if !a.waited.Load() { // otherwise its waiting would count as work
 			w.capacity.worked(time.Since(begun))
 		}
 	}()
 	p, ok := w.cfg.Processors[t.Kind]
 	if !ok {
-		// A newer version may know it: it must not be lost to an old executor.
+		// A newer version may know it: an old executor must not lose it.
 		return done, errUnknownKind
 	}
 	defer func() {
@@ -516,8 +516,8 @@ func (w *Worker) process(ctx context.Context, a *attempt) (done taskstore.Comple
 
 var errUnknownKind = errors.New("no processor for this kind of task")
 
-// finish writes how the attempt ended: ctx is the attempt's (its cause tells
-// why it was stopped), end the one to write with.
+// finish writes how the attempt ended. ctx is the attempt's (its cause says why it
+// was stopped); end is the context to write with.
 func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.Completion, err error) (sheaf.TaskState, error) {
 	claim := t.Held()
 	cause := context.Cause(ctx)
@@ -527,13 +527,13 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	case err == nil:
 		if err = w.complete(end, claim, done); err == nil {
 			if len(done.Spawn)+len(done.Stitch)+len(done.Last) > 0 || t.Kind == sheaf.KindDataflow {
-				_ = w.cfg.Queue.Notify(end) // a notification: the next poll finds the tasks all the same
+				_ = w.cfg.Queue.Notify(end) // best effort: the next poll finds the tasks anyway
 			}
 			return sheaf.TaskDone, nil
 		}
 		if errors.Is(err, sheaf.ErrStale) {
-			// The claim may hold all the same: a document that was canceled while this
-			// was written is not published, and its task would stay with nobody.
+			// The claim may still be valid: a document canceled during this write is
+			// not published, and its task would be left without an owner.
 			err = sheaf.FailRetryable(sheaf.CategoryCanceled, "canceled", "the document was changed while the end of the task was written")
 		}
 		// The work is done and only the write failed: fall through to a retry.
@@ -560,8 +560,8 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	return w.cfg.Store.FailTask(end, claim, taskstore.FailReport{Failure: *f, Delay: retry.wait(t.FailCount), MaxFails: retry.MaxFails})
 }
 
-// shown is the failure as the task keeps it. A driver's own words name hosts,
-// addresses and users: they stay in the log, and tenants read what it comes to.
+// shown is the failure as stored with the task. A driver's error text names hosts,
+// addresses and users: it goes to the log, and tenants see a summary.
 func (w *Worker) shown(t *sheaf.Task, err error) *sheaf.Failure {
 	f := sheaf.AsFailure(err, string(t.Kind))
 	if _, ours := errors.AsType[*sheaf.Failure](err); ours {
@@ -584,17 +584,17 @@ func (w *Worker) shown(t *sheaf.Task, err error) *sheaf.Failure {
 	return f
 }
 
-// timedOutTwice reports whether this attempt and the one before it ran out of
-// their own time. An attempt begins anew and gets no further than the last: a
-// third would hold a worker for as long once more. What others were too slow
-// for is not meant: they may be faster next time.
+// timedOutTwice reports whether this attempt and the previous one exceeded their own
+// time limit. An attempt starts over and gets no further than the last; a third
+// would only occupy a worker for as long again. Timeouts of other services do not
+// count: they may be faster next time.
 func timedOutTwice(t *sheaf.Task, f *sheaf.Failure) bool {
 	own := func(code string) bool { return code == "task_timeout" || code == "parse_timeout" }
 	return own(f.Code) && t.FailCount > 0 && t.Failure != nil && own(t.Failure.Code)
 }
 
-// complete retries an ambiguous completion: the guarded write is idempotent,
-// since a second one finds the task no longer running under this epoch.
+// complete retries an ambiguous completion. The guarded write is idempotent: a
+// second one finds the task no longer running under this epoch.
 func (w *Worker) complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	var err error
 	for try := range 4 {
@@ -606,8 +606,8 @@ func (w *Worker) complete(ctx context.Context, c sheaf.Claim, done taskstore.Com
 	return err
 }
 
-// retryAfter is how long a dependency is left alone that is away or asked for a
-// wait: it costs no budget, since the task did nothing wrong.
+// retryAfter is how long to wait for a dependency that is down or asked callers to
+// wait. It costs no budget, since the task is not at fault.
 func retryAfter(err error) (time.Duration, bool) {
 	if b, ok := errors.AsType[*broken](err); ok {
 		return b.after, true
@@ -615,7 +615,7 @@ func retryAfter(err error) (time.Duration, bool) {
 	if limited, ok := errors.AsType[*sheaf.RateLimited](err); ok {
 		return max(limited.After, time.Second), true
 	}
-	// A parser's server that refuses this process is met in a child, behind no
+	// A parser's server that refuses this process is called from a child, without a
 	// breaker.
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && (f.Code == "transcription_unauthorized" || f.Code == "transcription_refused") && f.Retryable {
 		return spread(refusedRest), true
@@ -623,12 +623,12 @@ func retryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// refusedRest is how long a task waits whose parser's server refuses the
+// refusedRest is how long a task waits when its parser's server refuses the
 // configuration.
 const refusedRest = 30 * time.Second
 
-// heartbeats renew the leases of all running tasks at once and carry out what
-// the store answers: tasks that are lost or canceled stop.
+// heartbeats renews the leases of all running tasks together and acts on the store's
+// reply: lost and canceled tasks stop.
 func (w *Worker) heartbeats(ctx context.Context) {
 	tick := time.NewTicker(w.cfg.Heartbeat)
 	defer tick.Stop()
@@ -696,7 +696,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	w.releaseUnresolved(ask)
 }
 
-// attemptUnder is the attempt that runs here under a claim, nil for none.
+// attemptUnder returns the attempt running here under a claim, or nil.
 func (w *Worker) attemptUnder(c sheaf.Claim) *attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -706,9 +706,10 @@ func (w *Worker) attemptUnder(c sheaf.Claim) *attempt {
 	return nil
 }
 
-// loses stops an attempt whose task was taken away, and tells so once. One whose
-// end is being written is left alone: a heartbeat that overlaps a successful end
-// finds the claim gone, too, and the end of a stale claim is refused by the store.
+// loses stops an attempt whose task was taken away, and reports it once. An attempt
+// whose outcome is being written is left alone: a heartbeat that overlaps a
+// successful write also finds the claim gone, and the store refuses writes under a
+// stale claim.
 func (w *Worker) loses(a *attempt) {
 	if a.worked.Load() || a.lost.Swap(true) {
 		return
@@ -718,9 +719,9 @@ func (w *Worker) loses(a *attempt) {
 	a.cancel(errLost)
 }
 
-// watchdog stops attempts whose lease may have ended because heartbeats fail,
-// and attempts that run longer than their kind may. It stands outside the
-// worker goroutines, so a stuck one cannot escape it.
+// watchdog stops attempts whose lease may have expired because heartbeats fail, and
+// attempts that exceed their kind's time limit. It runs outside the worker
+// goroutines, so a stuck one cannot escape it.
 func (w *Worker) watchdog(ctx context.Context) {
 	tick := time.NewTicker(min(time.Second, w.cfg.Lease/20))
 	defer tick.Stop()
@@ -755,8 +756,8 @@ func (w *Worker) taskTimeout(t *sheaf.Task) time.Duration {
 	return cmp.Or(ofTask(w.cfg.TaskTimeout, t), 15*time.Minute)
 }
 
-// cancels stops tasks as soon as the queue's signal says so. A signal is a
-// hint: the heartbeat asks the store at once whether it is true.
+// cancels reacts to the queue's cancel signals. A signal is a hint: a heartbeat
+// immediately asks the store whether it is true.
 func (w *Worker) cancels(ctx context.Context) {
 	for id := range w.cfg.Queue.Cancels(ctx) {
 		w.mu.Lock()
@@ -768,7 +769,7 @@ func (w *Worker) cancels(ctx context.Context) {
 	}
 }
 
-// recovers runs hints that some worker took and then forgot.
+// recovers runs hints that a worker took and then lost.
 func (w *Worker) recovers(ctx context.Context) {
 	tick := time.NewTicker(w.cfg.RecoverEvery)
 	defer tick.Stop()
@@ -787,14 +788,14 @@ func (w *Worker) recovers(ctx context.Context) {
 		}
 		for _, h := range hints {
 			if !w.capacity.acquireOne() {
-				continue // no headroom: it stays unacked, and comes again when it has been idle
+				continue // no headroom: it stays unacked, and comes again after being idle
 			}
 			w.start(ctx, h)
 		}
 	}
 }
 
-// drain waits for running tasks, then gives back those that do not end.
+// drain waits for running tasks, then releases those that do not finish.
 func (w *Worker) drain(hard <-chan struct{}) {
 	idle := make(chan struct{})
 	go func() { w.tasks.Wait(); close(idle) }()
@@ -813,11 +814,11 @@ func (w *Worker) drain(hard <-chan struct{}) {
 	w.mu.Unlock()
 	select {
 	case <-idle:
-	case <-time.After(5 * time.Second): // what ignores its context loses its lease
+	case <-time.After(5 * time.Second): // a task that ignores its context loses its lease
 	}
 }
 
-// Running reports the ids of the tasks at work.
+// Running returns the ids of the tasks held here.
 func (w *Worker) Running() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -857,7 +858,7 @@ func (noObserver) Produced(sheaf.TaskKind, sheaf.TaskResult)               {}
 func (noObserver) StaleWrite(sheaf.TaskKind)                               {}
 func (noObserver) LeaseLost(sheaf.TaskKind)                                {}
 
-// residentBytes is the memory this process holds, 0 where /proc does not say.
+// residentBytes is this process's resident memory, 0 if /proc is unavailable.
 func residentBytes() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
