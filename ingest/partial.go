@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// pieceBytes is how much of an upload one process holds in memory, and
-	// loses when it is killed.
+	// pieceBytes is how much of an upload one process holds in memory, and loses when
+	// killed.
 	pieceBytes = 8 << 20
-	// mostPieces keeps an upload of any size below what stores can compose,
-	// also when many of its pieces are as small as they may be.
+	// mostPieces keeps an upload of any size below what stores can compose, even if
+	// many of its pieces have the minimum size.
 	mostPieces = blob.MaxParts * 4 / 5
-	// defaultUploadLife is how long an upload is stored after its last byte.
+	// defaultUploadLife is how long an upload is kept after its last byte.
 	defaultUploadLife = 24 * time.Hour
-	// settleTimeout bounds storing what came before a line broke.
+	// settleTimeout bounds storing what arrived before a connection broke.
 	settleTimeout = 30 * time.Second
 )
 
-// BeginUpload notes a file that will come in pieces. What could be refused
-// without its bytes is refused now.
+// BeginUpload registers a file that will arrive in pieces. Whatever can be rejected
+// without its bytes is rejected now.
 func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold bool) (*taskstore.PartialUpload, error) {
 	if err := s.check(u); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upl
 		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint,
 		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Attributes: u.Attributes, Lane: u.Lane, Hold: hold, Job: u.Origin.Job, Header: header},
 	}, s.uploadLife())
-	if errors.Is(err, sheaf.ErrConflict) { // a keyed request, repeated
+	if errors.Is(err, sheaf.ErrConflict) { // a repeated request with a key
 		return s.Catalog.Upload(ctx, dataset.TenantID, id)
 	}
 	return made, err
@@ -52,10 +52,10 @@ func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upl
 
 func (s *Service) uploadLife() time.Duration { return cmp.Or(s.UploadLife, defaultUploadLife) }
 
-// AppendUpload stores the bytes of body behind the first offset ones. It
-// answers how far the upload is, also with an error: what came before a line
-// broke is stored. With verify nothing is stored unless it says yes after the last
-// byte; it sees the bytes through the hash it was made with.
+// AppendUpload stores the bytes of body after the first offset ones. It returns the
+// upload's progress even with an error: what arrived before a connection broke is
+// stored. With verify, nothing is stored unless it succeeds after the last byte; it
+// sees the bytes through the hash it was made with.
 func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset int64, body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
 	u, err := s.Catalog.ClaimUpload(ctx, tenantID, id, offset, s.uploadLife())
 	if err != nil {
@@ -83,21 +83,20 @@ func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset 
 	return &w.stored, errors.Join(readErr, err)
 }
 
-// presignedLife is how long the address of a direct upload is valid: long
-// enough for 5 GB over a slow line.
+// presignedLife is how long the address of a direct upload is valid: enough for 5 GB
+// over a slow line.
 const presignedLife = 6 * time.Hour
 
-// directKey is where the bytes of an upload lie that the sender puts into the
-// blob store itself.
+// directKey is the blob key to which the sender uploads the bytes directly.
 func directKey(u *taskstore.PartialUpload) string {
 	return taskstore.UploadPrefix(u.TenantID, u.ID) + "direct"
 }
 
-// errNoDirect says that the bytes must come through the API.
+// errNoDirect says that the bytes must be sent through the API.
 var errNoDirect = sheaf.Fail(sheaf.CategoryPolicy, "no_direct_upload", "files are kept on the server's own disk here; send the bytes to the upload itself")
 
-// PresignUpload returns an address of the blob store to which the sender may
-// PUT the whole file, and until when.
+// PresignUpload returns a blob store address to which the sender may PUT the whole
+// file, and its expiry.
 func (s *Service) PresignUpload(ctx context.Context, tenantID, id string) (address string, until time.Time, err error) {
 	store, ok := s.Blobs.(blob.Presigner)
 	if !ok {
@@ -115,8 +114,8 @@ func (s *Service) PresignUpload(ctx context.Context, tenantID, id string) (addre
 	return address, time.Now().Add(life), err
 }
 
-// CompleteUpload takes what the sender put into the blob store. It is copied
-// first: the address is valid for longer, and what is hashed must not change.
+// CompleteUpload takes over a direct upload. The object is copied first: the address
+// remains valid, and the hashed bytes must not change.
 func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error) {
 	if _, ok := s.Blobs.(blob.Presigner); !ok {
 		return nil, errNoDirect
@@ -157,22 +156,21 @@ func (s *Service) CompleteUpload(ctx context.Context, tenantID, id string) (*tas
 	return u, s.Catalog.AdvanceUpload(ctx, u, true)
 }
 
-// pieceWriter turns what comes into pieces of a size that every store can
-// compose: a small last piece is taken up again and written anew with what
-// follows it.
+// pieceWriter cuts the incoming bytes into pieces of a size that every store can
+// compose: a small last piece is read back and rewritten with the bytes that follow.
 type pieceWriter struct {
 	s      *Service
 	u      *taskstore.PartialUpload
 	stored taskstore.PartialUpload // as the catalog has it
 	hash   hash.Hash
-	buf    []byte // of the piece to come
-	hashed int    // of buf
+	buf    []byte // the next piece
+	hashed int    // prefix of buf already hashed
 	old    []string
 	made   []string
-	atEnd  bool // tell the catalog at the end only
+	atEnd  bool // tell the catalog only at the end
 }
 
-// pieceSize is pieceBytes, or what makes mostPieces suffice.
+// pieceSize is pieceBytes, or larger so that mostPieces suffice.
 func pieceSize(size int64) int { return int(max(pieceBytes, (size+mostPieces-1)/mostPieces)) }
 
 func (w *pieceWriter) begin(ctx context.Context) error {
@@ -202,8 +200,8 @@ func (w *pieceWriter) begin(ctx context.Context) error {
 	return nil
 }
 
-// copy reads body to its end, storing every full piece. An error is body's,
-// or says that what came could not be stored.
+// copy reads body to its end, storing every full piece. An error is body's, or says
+// that the bytes could not be stored.
 func (w *pieceWriter) copy(ctx context.Context, body io.Reader) error {
 	size := pieceSize(w.u.Size)
 	for empty := 0; ; {
@@ -242,7 +240,7 @@ func (w *pieceWriter) flush(ctx context.Context, last bool) error {
 	if len(w.buf) > w.hashed {
 		key := w.u.PieceKey(w.u.NextPiece)
 		if _, err := w.s.Blobs.Put(ctx, key, bytes.NewReader(w.buf), int64(len(w.buf))); err != nil {
-			return err // the hash has not seen the piece: end tries it once more
+			return err // the hash has not seen the piece: end retries it
 		}
 		_, _ = w.hash.Write(w.buf[w.hashed:]) // a hash never fails
 		w.made = append(w.made, key)
@@ -251,7 +249,7 @@ func (w *pieceWriter) flush(ctx context.Context, last bool) error {
 		w.u.Offset += int64(len(w.buf) - w.hashed)
 		w.u.Hash, _ = w.hash.(encoding.BinaryMarshaler).MarshalBinary() // a hash never fails
 	} else if len(w.old) > 0 && len(w.made) == 0 {
-		*w.u = w.stored // nothing came: the piece taken up stays as it is
+		*w.u = w.stored // nothing arrived: the piece read back stays as it is
 		w.old = nil
 	}
 	w.buf, w.hashed = w.buf[:0], 0
@@ -272,8 +270,8 @@ func (w *pieceWriter) flush(ctx context.Context, last bool) error {
 
 func (w *pieceWriter) end(ctx context.Context) error { return w.flush(ctx, true) }
 
-// forget removes what the catalog was not told of, and tells it that this
-// writer is done.
+// forget removes pieces unknown to the catalog, and tells it that this writer is
+// done.
 func (w *pieceWriter) forget(ctx context.Context) {
 	w.drop(ctx, w.made)
 	again := w.stored
@@ -301,11 +299,11 @@ type StagedUpload struct {
 	Failure  *sheaf.Failure
 }
 
-// stageUpload makes the original of a complete upload's pieces.
+// stageUpload joins the pieces of a complete upload into the original.
 func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *taskstore.PartialUpload) (*Staged, error) {
 	spec := Upload{ID: u.DocumentID, Name: u.Spec.Name, MediaType: u.Spec.MediaType, Size: u.Size, Config: u.Spec.Config, Metadata: u.Spec.Metadata, Attributes: u.Spec.Attributes, Lane: u.Spec.Lane}
 	st := &Staged{Document: newDocument(dataset, spec)}
-	// A name of its own for each attempt: one that is given up removes its own.
+	// Each attempt has its own key: one that is abandoned removes only its own.
 	st.Document.BlobKey = sheaf.OriginalPrefix(u.TenantID, u.DocumentID) + sheaf.NewID()
 	if u.Size == 0 {
 		return nil, emptyFile(st.Document.Name)
@@ -328,12 +326,12 @@ func (s *Service) stageUpload(ctx context.Context, dataset *sheaf.Dataset, u *ta
 	return st, nil
 }
 
-// StagedAtOnce is how many files of one request are stored at the same time:
-// each waits for the disk.
+// StagedAtOnce is how many files of one request are stored concurrently: each waits
+// for the disk.
 const StagedAtOnce = 8
 
-// StageUploads makes originals of complete uploads, in order. A file that is
-// refused does not stop the others.
+// StageUploads joins complete uploads into originals, in order. A rejected file does
+// not stop the others.
 func (s *Service) StageUploads(ctx context.Context, dataset *sheaf.Dataset, uploads []taskstore.PartialUpload) ([]StagedUpload, error) {
 	for _, u := range uploads {
 		if u.DatasetID != dataset.ID {
@@ -374,15 +372,15 @@ func (s *Service) discardUploads(ctx context.Context, staged []StagedUpload) {
 	}
 }
 
-// SubmitUploads makes documents of complete uploads, under one job. The same
-// call again, also at another process, answers the same: the uploads remember
-// their job.
+// SubmitUploads makes documents of complete uploads, under one job. Repeating the
+// call, even at another process, gives the same answer: the uploads record their
+// job.
 func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids []string, from Origin) (*Submission, []StagedUpload, error) {
 	if len(ids) == 0 {
 		return nil, nil, fmt.Errorf("%w: name the uploads to submit", sheaf.ErrInvalid)
 	}
 	if from.Job != "" {
-		// Those of a repeated request are in it, which is found out below.
+		// A repeated request's documents are already in it, which is checked below.
 		if err := s.Catalog.JobTakes(ctx, dataset.TenantID, dataset.ID, from.Job, 0); err != nil && !errors.Is(err, sheaf.ErrConflict) {
 			return nil, nil, err
 		}
@@ -398,7 +396,7 @@ func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids
 		}
 	}
 	done, refused, err := s.submitBound(ctx, dataset, jobID, uploads, from)
-	if (err != nil || done == nil) && !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the job may be there
+	if (err != nil || done == nil) && !errors.Is(err, sheaf.ErrUnavailable) { // after an ambiguous commit the job may exist
 		if uerr := s.Catalog.UnbindUploads(context.WithoutCancel(ctx), dataset.TenantID, jobID); uerr != nil {
 			s.Log.WarnContext(ctx, "uploads remain bound to a job that was not created; submit them again", "job", jobID, "error", uerr)
 		}
@@ -425,7 +423,7 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	}
 	staged, err := s.StageUploads(ctx, dataset, uploads)
 	if err != nil {
-		// The same call, at the same time, may have been first and have removed the pieces.
+		// A concurrent identical call may have been first and removed the pieces.
 		if job, joberr := s.Job(ctx, dataset.TenantID, jobID); joberr == nil {
 			if there, err := s.joined(ctx, job, uploads); err == nil && there {
 				return s.submitted(ctx, job, uploads)
@@ -448,7 +446,7 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	}
 	var drops errgroup.Group
 	drops.SetLimit(StagedAtOnce)
-	for i := range uploads { // what is left goes with the upload
+	for i := range uploads { // the rest is deleted with the upload
 		drops.Go(func() error {
 			if _, err := s.Blobs.DeletePrefix(ctx, taskstore.UploadPrefix(uploads[i].TenantID, uploads[i].ID)); err != nil {
 				s.Log.DebugContext(ctx, "pieces stay until their upload goes", "upload", uploads[i].ID, "error", err)
@@ -460,8 +458,8 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	return done, staged, nil
 }
 
-// joined reports whether an earlier try has made documents of the uploads: all
-// of them are made in one transaction.
+// joined reports whether an earlier try made documents of the uploads: all of them
+// are made in one transaction.
 func (s *Service) joined(ctx context.Context, job *sheaf.Job, uploads []taskstore.PartialUpload) (bool, error) {
 	docs, err := s.documentsOf(ctx, job.TenantID, uploads)
 	for _, d := range docs {

@@ -15,23 +15,23 @@ import (
 	"sheaf/taskstore"
 )
 
-// mostPlanned is how many documents a dry run opens; what it says of more is
-// scaled, and called an estimate.
+// mostPlanned is how many documents a dry run opens; figures for more are scaled and
+// marked as estimates.
 const mostPlanned = 100
 
-// measuredDocuments is how many of the newest documents of a kind tell how many
-// chunks a unit makes.
+// measuredDocuments is how many of the newest documents of a type are used to
+// estimate the chunks per unit.
 const measuredDocuments = 200
 
-// Price is what work is charged by the operator; zero means free.
+// Price is what the operator charges; zero means free.
 type Price struct {
 	Currency             string
-	PerThousandPages     float64 // of what is parsed
-	PerMillionTokens     float64 // of what is embedded
+	PerThousandPages     float64 // parsed
+	PerMillionTokens     float64 // embedded
 	PerMillionChatTokens float64 // of questions to a language model and its answers
 }
 
-// PlanPreview is a plan that nobody carries out.
+// PlanPreview is a plan that is not carried out.
 type PlanPreview struct {
 	DocumentID string          `json:"document_id,omitempty"`
 	Name       string          `json:"name"`
@@ -56,11 +56,11 @@ type PlannedNode struct {
 	Node   string `json:"node"`
 	Reused int    `json:"reused" doc:"ranges whose output is there"`
 	Run    int    `json:"run" doc:"ranges for which it would run; 1 for a node over the whole document"`
-	// Of a node that asks a language model.
+	// Only for a node that calls a language model.
 	Tokens  *Expected    `json:"tokens,omitempty" doc:"of questions to the language model and its answers; what was answered before is in it, and costs nothing; absent for a node that asks none"`
 	Seconds *float64     `json:"seconds,omitempty" doc:"that its tasks take together, as measured; absent while nothing was measured"`
 	Price   *PriceAnswer `json:"price,omitempty" doc:"of the tokens, when one is configured"`
-	units   int          // of the ranges for which it would run
+	units   int          // of the ranges it would run for
 }
 
 // countNode counts the task of a node.
@@ -79,11 +79,11 @@ func (p *PlanPreview) countNode(t *sheaf.NewTask) {
 	}
 }
 
-// questionTokens is about what asking about a chunk costs beside its text: the
-// instruction, and the answer.
+// questionTokens is about what a question about a chunk costs besides its text: the
+// instruction and the answer.
 const questionTokens = 200
 
-// priceNodes says what the nodes that would run would cost. In the mode whole the
+// priceNodes estimates the cost of the nodes that would run. In the mode whole, the
 // task of a range runs all of them.
 func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, p *PlanPreview, known measures) error {
 	if p.Flow == nil {
@@ -115,7 +115,7 @@ func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sh
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		at := slices.Index(p.Flow.Nodes, n.Node)
-		if at >= 0 && at < len(p.Flow.Kinds) { // a stage has the name of its node's kind
+		if at >= 0 && at < len(p.Flow.Kinds) { // a stage is named after its node's kind
 			if took, ok := times[p.Flow.Kinds[at]]; ok && n.Run > 0 {
 				seconds := took.Seconds() * float64(n.Run)
 				n.Seconds = &seconds
@@ -142,7 +142,7 @@ func (s *Service) priceNodes(ctx context.Context, doc *sheaf.Document, config sh
 	return nil
 }
 
-// units are those of all ranges.
+// units is the total of all ranges.
 func (p *PlanPreview) units() (n int) {
 	for _, r := range p.Ranges {
 		n += r.Range.Len()
@@ -158,7 +158,7 @@ type PlannedRange struct {
 	Work   Work        `json:"work" enum:"all,embed,index,none" doc:"all: every stage; embed: new vectors for stored chunks; index: stored chunks and vectors are written to the index; none: the stored result stands as it is"`
 }
 
-// Work is which stages of a range are run.
+// Work is the set of stages that run for a range.
 type Work string
 
 const (
@@ -168,8 +168,8 @@ const (
 	WorkNone  Work = "none"
 )
 
-// stages lists by the names of executor's stages what a task of that kind
-// spends its time on; none means all.
+// stages lists the executor's stages that a task of that kind spends its time on;
+// nil means all.
 func (w Work) stages() []string {
 	switch w {
 	case WorkEmbed:
@@ -180,7 +180,7 @@ func (w Work) stages() []string {
 	return nil
 }
 
-// workOf says what a planned task runs, and what it takes from a stored result.
+// workOf returns what a planned task runs, and the stored result it reuses.
 func workOf(t *sheaf.NewTask) (Work, *sheaf.TaskResult) {
 	if t.Done != nil {
 		return WorkNone, t.Done
@@ -195,7 +195,7 @@ func workOf(t *sheaf.NewTask) (Work, *sheaf.TaskResult) {
 	return WorkIndex, payload.Reuse
 }
 
-// Expected is a number that may not be known before the work is done.
+// Expected is a number that may be unknown before the work is done.
 type Expected struct {
 	Count     *int   `json:"count" doc:"null: nothing like it has been measured yet"`
 	Estimated bool   `json:"estimated" doc:"true unless the number is exact"`
@@ -218,7 +218,7 @@ func (e Expected) plus(o Expected) Expected {
 	return out
 }
 
-// Forecast sums what a batch action would do.
+// Forecast summarizes what a batch action would do.
 type Forecast struct {
 	Documents int           `json:"documents" doc:"that the action would change"`
 	Skipped   int           `json:"skipped" doc:"selected, and left as they are because of their state"`
@@ -237,7 +237,7 @@ type Forecast struct {
 	Stopped   *StoppedTasks `json:"stopped,omitempty" doc:"of a cancel"`
 }
 
-// PriceAnswer is what the work would be charged.
+// PriceAnswer is the price of the work.
 type PriceAnswer struct {
 	Currency  string  `json:"currency"`
 	Amount    float64 `json:"amount"`
@@ -257,7 +257,7 @@ type StoppedTasks struct {
 	Running int `json:"running"`
 }
 
-// preview plans a document with the given settings, without doing it.
+// preview plans a document with the given settings, without running the plan.
 func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, ask taskstore.PlanPayload, known measures) (*PlanPreview, error) {
 	if s.Planner == nil {
 		return nil, fmt.Errorf("%w: this process cannot open files; ask one that runs executors", sheaf.ErrUnavailable)
@@ -273,7 +273,7 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 	tasks := plan.Spawn
 	out.Parser, out.Unit, out.Units, out.Warnings = plan.Plan.Parser, plan.Plan.Unit, plan.Plan.Units, plan.Plan.Warnings
 	out.Flow = plan.Plan.Flow
-	left, chunks, tokens := 0, 0, 0 // units that are read; what the others hold
+	left, chunks, tokens := 0, 0, 0 // units to read; contents of the others
 	for i := range tasks {
 		t := &tasks[i]
 		if t.Kind == sheaf.KindDataflow {
@@ -290,7 +290,7 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 		out.Reused.Ranges++
 		out.Reused.Pages += t.Cost
 		out.Reused.Chunks += stored.Chunks
-		if work != WorkEmbed { // else they are embedded again
+		if work != WorkEmbed { // otherwise they are embedded again
 			out.Reused.Tokens += stored.Tokens
 		}
 	}
@@ -305,20 +305,20 @@ func (s *Service) preview(ctx context.Context, doc *sheaf.Document, config sheaf
 	return out, s.priceNodes(ctx, doc, config, out, known)
 }
 
-// measures are what was measured for a dry run, by dataset, type and unit, so
-// that a batch asks once.
+// measures caches measurements of a dry run, by dataset and type, so that a batch
+// queries each once.
 type measures map[string]*measure
 
-// measure is what finished documents of one kind hold.
+// measure sums up the finished documents of one type.
 type measure struct {
 	documents, units, tokens int
-	fill                     float64 // chunks a token, times the size of chunks that was asked for
+	fill                     float64 // chunks per token, times the configured chunk size
 }
 
-// expect estimates what units of a document will hold: by the document itself
-// if it was read before, else by those of its type in the dataset. Tokens are
-// those of the text, whatever its chunks; the number of chunks goes with their
-// size.
+// expect estimates the contents of a document's units: from the document itself if
+// it was read before, otherwise from documents of its type in the dataset. Tokens
+// are those of the text, regardless of chunking; the number of chunks depends on
+// their size.
 func (s *Service) expect(ctx context.Context, doc *sheaf.Document, config sheaf.ParseConfig, units int, known measures) (chunks, tokens Expected, err error) {
 	m, basis := &measure{}, "the current version"
 	if doc.LiveGeneration > 0 {
@@ -358,8 +358,8 @@ func (s *Service) measure(ctx context.Context, doc *sheaf.Document) (*measure, e
 	return m, nil
 }
 
-// add counts what a live document holds. Its settings are those it was asked to
-// be made with last; a new version that is still on its way does not count.
+// add counts the contents of a live document. It assumes the settings last
+// requested; a new version still in progress does not count.
 func (m *measure) add(d *sheaf.Document) {
 	read := d.Ledger.OK + d.Ledger.OCR + d.Ledger.Blank
 	if d.LiveGeneration == 0 || read == 0 || d.Tokens == 0 {
@@ -372,8 +372,8 @@ func (m *measure) add(d *sheaf.Document) {
 	m.tokens += d.Tokens
 }
 
-// forecast sums the plans of a batch, of which total documents were selected to
-// be changed and the first were planned.
+// forecast sums the plans of a batch. total documents were selected for a change,
+// and the first of them were planned.
 func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPreview, total int) (*Forecast, error) {
 	out := &Forecast{Documents: total, Planned: len(plans), Chunks: exactly(0), Tokens: exactly(0)}
 	cost, planned := map[Work]int{}, 0
@@ -425,9 +425,9 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 	return out, nil
 }
 
-// expectTime is how long work of those costs will take, each kind at the speed
-// that was measured for its stages, behind what of the tenant waits already.
-// It is zero for no work, and unknown while a speed is.
+// expectTime is how long work of those costs will take, each kind at the measured
+// speed of its stages, after the tenant's waiting work. It is zero for no work, and
+// unknown while a speed is unknown.
 func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work]int) (sheaf.ETA, error) {
 	var p50, p90 float64
 	add := func(cost int, stages ...string) (known bool, err error) {
@@ -471,7 +471,7 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work
 	return sheaf.ETA{P50: &p50, P90: &p90}, nil
 }
 
-// charge is nil where no price is configured, or what it depends on is unknown.
+// charge is nil when no price is configured, or when its inputs are unknown.
 func (s *Service) charge(cost int, f *Forecast) *PriceAnswer {
 	p := s.Price
 	if p.PerThousandPages == 0 && p.PerMillionTokens == 0 {
@@ -488,7 +488,7 @@ func (s *Service) charge(cost int, f *Forecast) *PriceAnswer {
 	return out
 }
 
-// previewAll plans the first of the documents that the decision accepts.
+// previewAll plans the first of the documents that decide accepts.
 func (s *Service) previewAll(ctx context.Context, tenantID string, docs documentPages, decide decision) ([]PlanPreview, *Forecast, error) {
 	known := measures{}
 	var plans []PlanPreview
@@ -520,8 +520,8 @@ func (s *Service) previewAll(ctx context.Context, tenantID string, docs document
 	return plans, f, err
 }
 
-// previewOne plans a document whose settings hold for its type. A document that
-// cannot be planned is a preview with its failure.
+// previewOne plans a document whose settings are valid for its type. If planning
+// fails, the preview contains the failure.
 func (s *Service) previewOne(ctx context.Context, tenantID string, d *sheaf.Document, config sheaf.ParseConfig, ask taskstore.PlanPayload, known measures) (*PlanPreview, error) {
 	found, err := s.findType(ctx, d, config)
 	if err != nil {
@@ -549,7 +549,7 @@ func (s *Service) DryRunStaged(ctx context.Context, dataset *sheaf.Dataset, stag
 	}
 	plans, f, err := s.previewAll(ctx, dataset.TenantID, these(docs), ReparseRequest{}.decision(dataset))
 	for i := range plans {
-		plans[i].DocumentID = "" // it will have another
+		plans[i].DocumentID = "" // a new id will be assigned
 	}
 	return plans, f, err
 }
@@ -559,7 +559,7 @@ func (s *Service) DryRunReparse(ctx context.Context, dataset *sheaf.Dataset, r R
 	return s.previewAll(ctx, dataset.TenantID, s.selected(dataset, r.Filter), r.decision(dataset))
 }
 
-// DryRunRetry previews a retry, of some units if only names any.
+// DryRunRetry previews a retry, limited to some units if only names any.
 func (s *Service) DryRunRetry(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter, scope RetryScope, only taskstore.RetryOnly) ([]PlanPreview, *Forecast, error) {
 	if !only.Empty() {
 		docs, decide, err := s.unitsOf(ctx, dataset, filter, only)
@@ -584,7 +584,7 @@ func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, sc
 	return s.previewAll(ctx, tenantID, s.ofJob(tenantID, jobID), decide)
 }
 
-// DryRunCancel says what a cancel would stop.
+// DryRunCancel reports what a cancel would stop.
 func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter) (*Forecast, error) {
 	docs, err := s.selectWithMembers(ctx, dataset, filter)
 	if err != nil {
@@ -593,8 +593,8 @@ func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filt
 	return s.stopped(ctx, dataset.TenantID, these(docs), func(d *sheaf.Document) bool { return !d.State.Terminal() })
 }
 
-// DryRunCancelJob says what CancelJob would stop, however many documents the
-// job has.
+// DryRunCancelJob reports what CancelJob would stop, however many documents the job
+// has.
 func (s *Service) DryRunCancelJob(ctx context.Context, tenantID, jobID string) (*Forecast, error) {
 	return s.stopped(ctx, tenantID, s.ofJob(tenantID, jobID), func(d *sheaf.Document) bool { return stopsWith(d, jobID) })
 }
@@ -618,7 +618,7 @@ func (s *Service) stopped(ctx context.Context, tenantID string, docs documentPag
 	return out, err
 }
 
-// DryRunDelete says what a delete would remove.
+// DryRunDelete reports what a delete would remove.
 func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter) (*Forecast, error) {
 	docs, err := s.selectWithMembers(ctx, dataset, filter)
 	if err != nil {
@@ -629,7 +629,7 @@ func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filt
 	return out, nil
 }
 
-// DryRunDeleteDataset says what DeleteDataset would remove, however many
+// DryRunDeleteDataset reports what DeleteDataset would remove, however many
 // documents there are.
 func (s *Service) DryRunDeleteDataset(ctx context.Context, dataset *sheaf.Dataset) (*Forecast, error) {
 	out := &Forecast{Removed: &Removal{}}
@@ -655,8 +655,8 @@ func (f *Forecast) remove(docs []sheaf.Document) {
 	}
 }
 
-// selectWithMembers is selectDocuments, with what lies in archives among them:
-// a cancel and a delete go down to it.
+// selectWithMembers is selectDocuments plus the members of selected archives: cancel
+// and delete include them.
 func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) ([]sheaf.Document, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {

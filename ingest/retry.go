@@ -10,8 +10,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// RetryUnits runs again some of the units that could not be read: those that
-// only names. What else failed stays failed, and what was read is kept.
+// RetryUnits reruns failed units selected by only. Other failures stay, and units
+// that were read are kept.
 func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only taskstore.RetryOnly, from Origin) (Rerun, error) {
 	docs, decide, err := s.unitsOf(ctx, dataset, f, only)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Service) RetryUnits(ctx context.Context, dataset *sheaf.Dataset, f task
 	return s.again(ctx, job, func(_ context.Context, each func([]sheaf.Document) error) error { return each(docs) }, from, decide)
 }
 
-// unitsOf selects documents, and decides for those with such failures.
+// unitsOf selects documents; its decision accepts those with matching failures.
 func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter, only taskstore.RetryOnly) ([]sheaf.Document, decision, error) {
 	docs, err := s.selectDocuments(ctx, dataset, f)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Service) unitsOf(ctx context.Context, dataset *sheaf.Dataset, f tasksto
 	}, nil
 }
 
-// failedIn reports whether a unit of the document failed that only names. Of a
-// document that never opened no unit is known: its own failure counts.
+// failedIn reports whether the document has a failed unit that only selects. For a
+// document that never opened no units are known: its own failure counts.
 func (s *Service) failedIn(ctx context.Context, d *sheaf.Document, only taskstore.RetryOnly) (bool, error) {
 	if d.State != sheaf.DocPartiallySucceeded && d.State != sheaf.DocFailed {
 		return false, nil

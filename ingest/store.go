@@ -9,8 +9,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// Catalog is what requests change, and what they look at first. Every method
-// is scoped by tenant: another tenant's id answers ErrNotFound.
+// Catalog is what requests read and change. Every method is scoped by tenant:
+// another tenant's id gives ErrNotFound.
 type Catalog interface {
 	Documents
 	Changes
@@ -49,7 +49,7 @@ type Changes interface {
 	SetPaused(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (tasks int, err error)
 }
 
-// Uploads holds files that come in several requests.
+// Uploads stores files that arrive in several requests.
 type Uploads interface {
 	CreateUpload(ctx context.Context, u taskstore.PartialUpload, life time.Duration) (*taskstore.PartialUpload, error)
 	Upload(ctx context.Context, tenantID, id string) (*taskstore.PartialUpload, error)
@@ -69,7 +69,7 @@ type Jobs interface {
 	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
 }
 
-// Estimates measures what is ahead of work, and what a change would stop.
+// Estimates measures the work ahead, and what a change would stop.
 type Estimates interface {
 	Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error)
 	Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error)
