@@ -10,23 +10,22 @@ import (
 	"sheaf"
 )
 
-// publishing is how many streams are published to at once.
+// publishing is how many streams are published to concurrently.
 const publishing = 8
 
-// feedTime bounds one run: the next resumes at the tenant where it stopped.
+// feedTime bounds one run; the next run resumes at the tenant where it stopped.
 const feedTime = 10 * time.Second
 
-// feed publishes pending tasks, some tenants at a time, so that the first are
-// at work while thousands are still to be read. Where the queue has lost its
-// memory everything pending counts as not published; the window keeps that from
-// being a flood.
+// feed publishes pending tasks, a slice of tenants at a time, so that the first are
+// being worked on while thousands are still to be read. If the queue has lost its
+// memory, all pending tasks count as unpublished; the window prevents a flood.
 func (k *Keeper) feed(ctx context.Context) (int, error) {
 	k.emptyIn = 0
 	if err := k.notice(ctx); err != nil {
 		return 0, err
 	}
 	begun, all, most := time.Now(), 0, 0
-	away := map[sheaf.Lane]error{} // a lane may have an engine of its own: the others go on
+	away := map[sheaf.Lane]error{} // a lane may have its own engine: the others continue
 	told := true
 	for {
 		slice, err := k.cfg.Store.Feedable(ctx, k.fedTo, k.cfg.Window, k.cfg.RequeueAfter)
@@ -35,8 +34,8 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 		}
 		told = told && k.shares(ctx, slice.Tenants)
 		fed, headroom := k.publish(ctx, slice.Hints, away)
-		// A crash here publishes the same hints again: a hint too many is refused
-		// by the claim, a hint too few would be lost.
+		// A crash here publishes the same hints again: the claim refuses an extra hint,
+		// but a missing one would be lost.
 		if marking := k.cfg.Store.MarkEnqueued(ctx, fed); marking != nil {
 			return 0, marking
 		}
@@ -59,9 +58,9 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 	return min(all, batch-1), nil // the window, not the batch, limits the rate of feeding
 }
 
-// halfEmptyIn is how long the fullest streams may be left alone, when the one that
-// was emptied most took in so many hints since the time before: until half
-// of its window is taken. One that stood empty may have done so for long.
+// halfEmptyIn is how long to wait before the next feed: until the stream that was
+// drained most is half empty, given that it took in most hints since the last time.
+// A stream found empty may have been so for long.
 func halfEmptyIn(since time.Duration, most, window int) time.Duration {
 	switch {
 	case most == 0:
@@ -73,10 +72,10 @@ func halfEmptyIn(since time.Duration, most, window int) time.Duration {
 	}
 }
 
-// publish offers each lane its hints and returns those that were taken in, and
-// how many the one with the most headroom took. Plans and bulk are offered by
-// themselves: where the window is full of them, others still have capacity.
-// Lanes that are away are left out, and those that fail are added to them.
+// publish offers each lane its hints. It returns the accepted ones, and the largest
+// number that one stream accepted. Plans and bulk are offered separately: when they
+// fill the window, others still have room. Lanes in away are skipped, and lanes that
+// fail are added to it.
 func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint, away map[sheaf.Lane]error) (fed []sheaf.Hint, most int) {
 	type stream struct {
 		tenant string
@@ -115,6 +114,6 @@ func (k *Keeper) publish(ctx context.Context, hints []sheaf.Hint, away map[sheaf
 			return nil
 		})
 	}
-	_ = all.Wait() // away holds what failed
+	_ = all.Wait() // away holds the failures
 	return fed, most
 }

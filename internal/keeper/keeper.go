@@ -1,8 +1,8 @@
-// Package keeper runs the loops that keep the pipeline moving between the
-// executors' steps: it feeds the queue, promotes what is due, takes tasks from
-// executors that are gone, folds progress, and collects what nobody needs. One
-// process leads at a time, as an economy: every loop is made of guarded,
-// idempotent statements, so two leaders only waste work.
+// Package keeper runs the loops that keep the pipeline moving between the executors'
+// steps: it feeds the queue, promotes due tasks, reaps tasks of dead executors,
+// rolls up progress, and collects garbage. One process leads at a time, only to save
+// work: every loop consists of guarded, idempotent statements, so two leaders do no
+// harm.
 package keeper
 
 import (
@@ -27,7 +27,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// Config holds the keeper's parts and periods; zero means the default named
+// Config holds the keeper's dependencies and periods; zero means the default noted
 // beside a field.
 type Config struct {
 	Store  Store
@@ -37,61 +37,60 @@ type Config struct {
 	Leader queue.Leader
 	Log    *slog.Logger
 
-	// Feeds says that the queue holds hints of its own, so that they must be
-	// fed to it; a queue that reads the store needs only notifications.
+	// Feeds says that the queue stores hints of its own and must be fed; a queue that
+	// reads the store needs only notifications.
 	Feeds bool
-	// Sole says that no other process shares the store: what is running when
-	// the keeper starts is left over from a process that died.
+	// Sole says that no other process shares the store: any task running when the
+	// keeper starts is left over from a dead process.
 	Sole bool
 
-	// Shared says that other processes share the store: each keeper folds some of
-	// the documents then, whether it leads or not.
+	// Shared says that other processes share the store: each keeper then folds a share
+	// of the documents, whether it leads or not.
 	Shared bool
 
-	// Audit goes on for a while with comparing database, index and blobs, or begins
-	// where that is due, changes nothing, and says whether there is more to do at
-	// once. It runs on the keeper that leads. May be nil.
+	// Audit continues comparing database, index and blobs for a while, or starts when
+	// that is due. It changes nothing, and reports whether there is more to do
+	// immediately. It runs on the leading keeper. May be nil.
 	Audit func(ctx context.Context) (more bool, err error)
-	// Sign signs the receipt of a deletion that is complete. May be nil: then
-	// receipts are not signed.
+	// Sign signs the receipt of a completed deletion. If nil, receipts are not signed.
 	Sign func(*taskstore.Receipt) error
-	// Fill fills the index that is lost or being replaced, for a while, and says
-	// whether there is more to do at once. May be nil.
+	// Fill fills an index that is lost or being replaced, for a while, and reports
+	// whether there is more to do immediately. May be nil.
 	Fill func(ctx context.Context) (more bool, err error)
-	// Copies are the keys of what else is stored of a result. May be nil.
+	// Copies returns the keys of other stored copies of a result. May be nil.
 	Copies func(artifactKey string) []string
-	// Tell sends messages to webhooks and says how many. May be nil.
+	// Tell sends messages to webhooks and returns their number. May be nil.
 	Tell func(ctx context.Context) (int, error)
-	// Leads is told when a term begins and ends. May be nil.
+	// Leads is called when a term starts and ends. May be nil.
 	Leads func(leads bool)
-	// Evaluate asks saved queries where search may answer otherwise than before,
-	// and says whether there is more to look at. May be nil.
+	// Evaluate runs saved queries whose results may have changed, and reports whether
+	// there are more to check. May be nil.
 	Evaluate func(ctx context.Context) (more bool, err error)
-	// Rerun begins the runs over datasets that are due, and says how many. May be
-	// nil.
+	// Rerun starts the runs over datasets that are due, and returns their number. May
+	// be nil.
 	Rerun func(ctx context.Context) (int, error)
-	// Measure exports what waits, and with population what there is. It
-	// runs on the keeper that leads, so that one process tells of all. May be nil.
+	// Measure exports the backlog, and with population the totals. It runs on the
+	// leading keeper, so that one process reports for all. May be nil.
 	Measure func(ctx context.Context, population bool) error
-	// Promoted is told of each task that had waited for its time, and how long
-	// after that time it was promoted. May be nil.
+	// Promoted is called for each task that waited for its scheduled time, with how
+	// late it was promoted. May be nil.
 	Promoted func(lane sheaf.Lane, late time.Duration)
-	// Ran is told how long each run of a loop took. May be nil.
+	// Ran is called with the duration of each run of a loop. May be nil.
 	Ran func(loop string, took time.Duration)
 
 	FeedEvery     time.Duration // default 500 ms
-	Window        int           // hints a tenant and lane may have in the queue, default 256
+	Window        int           // maximum hints per tenant and lane in the queue, default 256
 	RequeueAfter  time.Duration // a hint not claimed for this long is published again, default 5 min
-	PromoteEvery  time.Duration // default 500 ms; what is known to be due is promoted in time
+	PromoteEvery  time.Duration // default 500 ms; tasks known to be due are promoted on time
 	ReapEvery     time.Duration // default 1 s
-	WorkerTimeout time.Duration // an executor silent for this long is gone, default 6 s: three missed heartbeats
+	WorkerTimeout time.Duration // an executor silent for this long is dead, default 6 s: three missed heartbeats
 	MaxLost       int           // default 3
 	ReapJitter    time.Duration // default 1 s
 	CancelGrace   time.Duration // default 30 s
 	FoldEvery     time.Duration // default 1 s
 	SlowEvery     time.Duration // parked backstop and reconciliation, default 60 s
 	CollectEvery  time.Duration // default 5 s
-	FillEvery     time.Duration // how soon what an operator asks of the index is begun; default 2 s
+	FillEvery     time.Duration // how soon an operator's index request is started; default 2 s
 	EvaluateEvery time.Duration // default 30 s
 	CleanupEvery  time.Duration // default 1 h
 	AuditEvery    time.Duration // 0 means never
@@ -100,55 +99,55 @@ type Config struct {
 	Retention     time.Duration // of events, old tasks, idempotency keys; default 7 days
 }
 
-// batch is how many rows one statement of a loop may touch: small enough that
-// a loop never holds locks for long.
+// batch is the maximum number of rows per statement of a loop, small enough that a
+// loop never holds locks for long.
 const batch = 100
 
-// sumEvery is how far the sums of minutes are behind the log.
+// sumEvery is how far the per-minute sums lag behind the log.
 const sumEvery = 5 * time.Second
 
-// tellEvery is how long a message to a webhook may wait for the loop.
+// tellEvery is how long a webhook message may wait for the loop.
 const tellEvery = time.Second
 
-// rerunEvery is how long a run that is due may wait for the loop.
+// rerunEvery is how long a due run may wait for the loop.
 const rerunEvery = 10 * time.Second
 
 // Keeper runs the loops. Its counters may be read at any time.
 type Keeper struct {
 	cfg      Config
-	id       string // among those who fold
+	id       string // among the folding keepers
 	notified notify.Signal
 	loops    []*loop
-	folding  *loop         // runs without leading; nil where the leader folds
+	folding  *loop         // runs without leading; nil when the leader folds
 	refold   notify.Signal // of folding
 
-	// What this keeper folds, of the fold loop.
+	// This keeper's share of the folding, for the fold loop.
 	rank, of int
 	rankedAt time.Time
 
-	// What the queue was told of tenants' shares, by its run ids;
-	// touched by the feed loop alone.
+	// Tenants' shares as last sent to the queue, and the queue's run ids at that time;
+	// used only by the feed loop.
 	shared     map[string]taskstore.TenantLoad
 	sharedWith map[sheaf.Lane]string
-	fedTo      string // the tenant at which the last run stopped, "" where it reached the end
+	fedTo      string // the tenant where the last run stopped, "" if it reached the end
 	fedAt      time.Time
-	emptyIn    time.Duration // how soon the fullest window is half empty, 0 for unknown
+	emptyIn    time.Duration // how soon the fullest window will be half empty, 0 if unknown
 
-	measured, populated time.Duration // how long the measure loop took last, without and with the population
-	measuredAt          time.Time     // when it began last
+	measured, populated time.Duration // last duration of the measure loop, without and with the population
+	measuredAt          time.Time     // when it last started
 	populatedAt         time.Time
 
-	dueIn    time.Duration // of the promote loop: when the next task is due, 0 for unknown
-	refoldIn time.Duration // of the fold loop: when to look again at what it left, 0 for nothing
+	dueIn    time.Duration // for the promote loop: when the next task is due, 0 if unknown
+	refoldIn time.Duration // for the fold loop: when to revisit what it left, 0 for nothing
 
-	// Of the reap loop: when it last ran, whether that failed, and since when
-	// the store has answered without a gap.
+	// For the reap loop: when it last ran, whether that failed, and since when the
+	// store has answered without interruption.
 	reaped      time.Time
 	reapFailed  bool
 	steadySince time.Time
 
-	// The store's clock when it was last read, since when it has gone as fast as
-	// time does, and by how much it was seen to jump ahead in all.
+	// The store's clock at the last read, since when it has run at normal speed, and
+	// the total by which it was seen to jump ahead.
 	clockMu    sync.Mutex
 	clock      time.Time
 	clockRead  time.Time
@@ -156,26 +155,26 @@ type Keeper struct {
 	clockAhead time.Duration
 }
 
-// loop is one periodic duty.
+// loop is one periodic task.
 type loop struct {
 	name      string
 	every     time.Duration
-	limit     time.Duration // of one run, against an engine that hangs; 0 means a minute
-	late      bool          // waits before its first run too: at every start would be too often
-	follows   bool          // also runs when something changed, in this process or in another
+	limit     time.Duration // of one run, in case an engine hangs; 0 means a minute
+	late      bool          // waits before its first run too, so as not to run at every start
+	follows   bool          // also runs after changes in this or another process
 	debounced bool          // such runs are debouncePause apart under steady change
 	step      func(ctx context.Context) (int, error)
-	nextFunc  func() time.Duration // how soon what the last run left is due, 0 for unknown; nil when nothing is left
+	nextFunc  func() time.Duration // how soon the next work is due, 0 if unknown; nil if the loop never knows
 	counts    Counts
 }
 
-// Counts says what a loop has done since the process started.
+// Counts holds a loop's statistics since the process started.
 type Counts struct {
 	Runs    atomic.Int64
 	Changed atomic.Int64
-	Scanned atomic.Int64 // rows that its statements read
+	Scanned atomic.Int64 // rows read by its statements
 	Failed  atomic.Int64
-	LastMS  atomic.Int64 // how long the last run took
+	LastMS  atomic.Int64 // duration of the last run
 }
 
 // New makes a keeper; Run starts it.
@@ -242,7 +241,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Rerun != nil {
 		k.loops = append(k.loops, &loop{name: "runs", every: rerunEvery, step: func(ctx context.Context) (int, error) {
 			n, err := cfg.Rerun(ctx)
-			return min(n, batch-1), err // what is due was looked at whole
+			return min(n, batch-1), err // all due runs were considered
 		}})
 	}
 	if cfg.Measure != nil {
@@ -264,7 +263,7 @@ func (k *Keeper) Notify() {
 	k.refold.Notify()
 }
 
-// Loops reports the counters by loop name.
+// Loops returns the counters by loop name.
 func (k *Keeper) Loops() map[string]*Counts {
 	out := map[string]*Counts{}
 	for _, l := range k.loops {
@@ -276,8 +275,8 @@ func (k *Keeper) Loops() map[string]*Counts {
 	return out
 }
 
-// Run campaigns for leadership and, while it leads, runs the loops. It
-// returns when ctx ends.
+// Run campaigns for leadership and, while it leads, runs the loops. It returns when
+// ctx is done.
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.cfg.Sole {
 		if n, err := k.cfg.Store.ReleaseRunning(ctx); err != nil {
@@ -297,7 +296,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return k.cfg.Leader.Run(ctx, k.lead)
 }
 
-// foldAlways folds this keeper's share, whoever leads.
+// foldAlways folds this keeper's share, whether or not it leads.
 func (k *Keeper) foldAlways(ctx context.Context) {
 	changed := notify.NewSignal()
 	var loop sync.WaitGroup
@@ -324,8 +323,8 @@ func (k *Keeper) foldAlways(ctx context.Context) {
 	}
 }
 
-// A keeper is believed to fold its share for foldLife after it said so, which it
-// does each rankEvery.
+// A keeper counts as folding its share for foldLife after it last said so, which it
+// does every rankEvery.
 const (
 	foldLife  = 4 * time.Second
 	rankEvery = time.Second
@@ -367,25 +366,26 @@ func (k *Keeper) lead(ctx context.Context) {
 	}
 }
 
-// followPause is the shortest time between a change and the run that follows it.
+// followPause is the minimum delay between a change and the run that follows it.
 const followPause = 10 * time.Millisecond
 
-// Under load there is a change every few milliseconds, and each says of a
-// document what the next will say again. A debounced loop follows the first few
-// at once, as a small document makes, and then one in debouncePause: what people
-// watch is not older than that. Measured, folding was a twentieth of what the
-// service does around parsing.
+// Under load there is a change every few milliseconds, and each repeats what the
+// next will say about a document. A debounced loop follows the first few
+// immediately, as for a small document, and then one per debouncePause: what users
+// watch is never older than that. In measurements, folding was a twentieth of the
+// service's work around parsing.
 const (
 	debouncePause = 60 * time.Millisecond
-	debounceBurst = 6 // runs that follow at once after a quiet time
+	debounceBurst = 6 // runs that follow immediately after a quiet time
 )
 
-// foldsApart is between two folds of a document that only move its progress. On
-// a fleet whose tasks took a tenth of a second, half of all folds were such.
+// foldsApart is the minimum interval between two folds of a document that only move
+// its progress. On a fleet with tasks of a tenth of a second, these were half of all
+// folds.
 const foldsApart = 250 * time.Millisecond
 
-// run repeats one loop. A step that changed a full batch is repeated at once,
-// with a short pause, so that a backlog drains without a flood.
+// run repeats one loop. A step that changed a full batch is repeated after a short
+// pause, so that a backlog drains without a flood.
 func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 	if l.late {
 		if pause(ctx, jitter(l.every)); ctx.Err() != nil {
@@ -410,8 +410,8 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 		} else if n >= batch {
 			wait = 20 * time.Millisecond
 		}
-		// What runs out is filled up in time, and still for no more than half of
-		// the time.
+		// A window that runs empty is refilled in time, but running takes at most half
+		// of the time.
 		limit := l.every
 		if l.nextFunc != nil && err == nil {
 			if d := l.nextFunc(); d > 0 {
@@ -424,10 +424,10 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 		case <-timer.C:
 		case <-changed:
 			timer.Stop()
-			took -= min(took, (time.Since(begun)-took)/4) // what was waited already counts: after a quiet time a run follows soon
-			// Changes come in bursts; a wait lets one run see them all. It grows
-			// with what a run costs, so that under load a loop follows changes
-			// for a fifth of the time at most, and soon when there is little.
+			took -= min(took, (time.Since(begun)-took)/4) // time already waited counts: after a quiet time a run follows soon
+			// Changes come in bursts; a short wait lets one run see them all. It grows
+			// with a run's cost, so that under load a loop spends at most a fifth of
+			// the time following changes, and reacts fast when there is little to do.
 			follow := min(max(followPause, 4*took), limit)
 			if l.debounced {
 				now := time.Now()
@@ -445,7 +445,7 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 	}
 }
 
-// stepLimit bounds one run of a loop: what hangs is given up and begun again.
+// stepLimit bounds one run of a loop: a hung run is abandoned and restarted.
 const stepLimit = time.Minute
 
 func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
@@ -454,12 +454,12 @@ func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
 	return l.step(ctx)
 }
 
-// runIDKey is where the store remembers which run of the queue it fed, by lane,
-// as JSON.
+// runIDKey is the meta key under which the store keeps the queue's run ids as last
+// fed, by lane, as JSON.
 const runIDKey = "queue_incarnation"
 
-// notice makes the store forget what it fed to lanes whose memory the queue has
-// lost since any keeper looked. Lanes whose engine is away are left as they are.
+// notice makes the store forget what it fed to lanes whose memory the queue has lost
+// since the last check by any keeper. Lanes whose engine is down are left alone.
 func (k *Keeper) notice(ctx context.Context) error {
 	now, err := k.cfg.Queue.RunIDs(ctx)
 	if err != nil {
@@ -470,7 +470,7 @@ func (k *Keeper) notice(ctx context.Context) error {
 		return err
 	}
 	known := map[sheaf.Lane]string{}
-	_ = json.Unmarshal([]byte(text), &known) // what cannot be read is unknown
+	_ = json.Unmarshal([]byte(text), &known) // unreadable means unknown
 	// guard: run id: a queue that lost its memory is fed again
 	if lost := unlike(known, now); len(lost) > 0 {
 		n, err := k.cfg.Store.ForgetEnqueued(ctx, lost)
@@ -491,7 +491,7 @@ func (k *Keeper) notice(ctx context.Context) error {
 	return nil
 }
 
-// unlike are the lanes whose run id is another now, in order.
+// unlike returns the lanes whose run id has changed, in order.
 func unlike(known, now map[sheaf.Lane]string) (lanes []sheaf.Lane) {
 	for lane, run := range now {
 		if known[lane] != run {
@@ -502,19 +502,19 @@ func unlike(known, now map[sheaf.Lane]string) (lanes []sheaf.Lane) {
 	return lanes
 }
 
-// shares tells the queue the weights and caps of tenants with work, and whether
-// it took them.
+// shares sends the queue the weights and caps of tenants with work, and reports
+// whether it accepted them.
 func (k *Keeper) shares(ctx context.Context, tenants []taskstore.TenantLoad) bool {
 	if len(k.shared) > maxShared {
-		k.shared = map[string]taskstore.TenantLoad{} // told again, which costs little
+		k.shared = map[string]taskstore.TenantLoad{} // sent again, which is cheap
 	}
 	for _, t := range tenants {
 		if k.shared[t.TenantID] == t {
 			continue
 		}
 		if err := k.cfg.Queue.SetShare(ctx, t.TenantID, t.Weight, t.Cap); err != nil {
-			// Told again at the next look. Until then the queue's default holds,
-			// which is no reason to keep the work from it.
+			// Retried at the next run. Until then the queue's default applies, which is
+			// no reason to withhold the work.
 			k.cfg.Log.Warn("could not update a tenant's share in the queue", "tenant", t.TenantID, "error", err)
 			return false
 		}
@@ -523,7 +523,7 @@ func (k *Keeper) shares(ctx context.Context, tenants []taskstore.TenantLoad) boo
 	return true
 }
 
-// maxShared bounds the memory of the shares that the queue was told.
+// maxShared bounds the size of the shared map.
 const maxShared = 100_000
 
 func (k *Keeper) promote(ctx context.Context) (int, error) {
@@ -548,9 +548,9 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 		k.reaped = time.Now()
 		return 0, err
 	}
-	// While the store was away nobody could report. Silence means something
-	// only where the keeper itself was heard for as long: else the end of an
-	// outage would take every running task from executors that are well.
+	// During a store outage no executor could report. Silence is meaningful only if the
+	// keeper itself reached the store for as long: otherwise the end of an outage would
+	// take every running task from healthy executors.
 	now := time.Now()
 	if k.reapFailed || !k.reaped.IsZero() && now.Sub(k.reaped) > k.cfg.WorkerTimeout/2+k.cfg.ReapEvery {
 		k.steadySince = now
@@ -558,8 +558,8 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	if now.Sub(k.steadySince) < k.cfg.WorkerTimeout {
 		p.WorkerTimeout = 0
 	}
-	// A dead executor frees no place under its tenants' caps: a tenant whose
-	// cap it filled would wait for the reconciliation.
+	// A dead executor does not release its tenants' cap slots: a tenant at its cap
+	// would otherwise wait for reconciliation.
 	p.TakenFunc = func(tenantID, taskID string) {
 		if err := k.cfg.Queue.Done(ctx, tenantID, taskID); err != nil {
 			k.cfg.Log.Debug("the place of a lost task was not freed; reconciliation will", "task", taskID, "error", err)
@@ -579,14 +579,14 @@ func (k *Keeper) reap(ctx context.Context) (int, error) {
 	return max(n, m), err
 }
 
-// clockStep is how much the store's clock may gain on time without being said
-// to have jumped: more than a slow answer explains.
+// clockStep is how much the store's clock may gain before it counts as a jump: more
+// than a slow reply explains.
 const clockStep = 5 * time.Second
 
-// watchClock reports whether the store's clock has just jumped ahead, so that
-// every lease looks as if it had ended. The executors have then the time to
-// renew theirs that a silent one has to show itself. Loops that remove what is
-// old call it first, so that nothing goes for an age that it does not have.
+// watchClock reports whether the store's clock has just jumped ahead, which makes
+// every lease look expired. Executors then get WorkerTimeout to renew theirs. Loops
+// that remove old data call it first, so that nothing is removed for an age it does
+// not have.
 func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
 	k.clockMu.Lock()
 	defer k.clockMu.Unlock()
@@ -602,7 +602,7 @@ func (k *Keeper) watchClock(ctx context.Context) (jumped bool, err error) {
 	const advice = "let NTP slew the clock of the database's host instead of setting it"
 	if ahead > clockStep {
 		if err := k.cfg.Store.ClockJumped(ctx, ahead); err != nil {
-			return false, err // told again by the next look, which finds the same jump
+			return false, err // retried at the next look, which finds the same jump
 		}
 		k.clockSince = now
 		k.clockAhead += ahead
@@ -638,7 +638,7 @@ func (k *Keeper) fold(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// foldBatch is how many documents a run folds: enough for a thousand a second.
+// foldBatch is how many documents one run folds: enough for a thousand per second.
 const foldBatch = 2 * batch
 
 func (k *Keeper) foldShare(ctx context.Context) (int, bool, error) {
@@ -648,7 +648,7 @@ func (k *Keeper) foldShare(ctx context.Context) (int, bool, error) {
 	return k.cfg.Store.FoldShare(ctx, k.rank, k.of, foldBatch, foldsApart)
 }
 
-// slow runs backstops: what should never be needed and must not be missing.
+// slow runs backstops that should never be needed but must exist.
 func (k *Keeper) slow(ctx context.Context) (int, error) {
 	n, err := k.cfg.Store.WakeParked(ctx, batch)
 	if err != nil {
@@ -661,8 +661,8 @@ func (k *Keeper) slow(ctx context.Context) (int, error) {
 	return n, k.cfg.Queue.Reconcile(ctx, running)
 }
 
-// collect removes from the index and the blob store what no generation lists,
-// and brings deletions to their end.
+// collect removes from the index and the blob store what no generation lists, and
+// completes deletions.
 func (k *Keeper) collect(ctx context.Context) (int, error) {
 	if _, err := k.watchClock(ctx); err != nil {
 		return 0, err
@@ -685,8 +685,8 @@ func (k *Keeper) collect(ctx context.Context) (int, error) {
 	return max(purged, collected, settled), err
 }
 
-// collectGarbage counts what somebody has a receipt for and removes it. An
-// entry is forgotten only after everything it names is gone.
+// collectGarbage counts what is covered by a receipt, and removes garbage. An entry
+// is dropped only after everything it names is gone.
 func (k *Keeper) collectGarbage(ctx context.Context) (int, error) {
 	entries, err := k.cfg.Store.Garbage(ctx, batch)
 	if err != nil || len(entries) == 0 {
@@ -738,8 +738,8 @@ func (k *Keeper) collectGarbage(ctx context.Context) (int, error) {
 	return len(entries), k.cfg.Store.GarbageDone(ctx, done)
 }
 
-// count writes what is under entries into their receipts, before it is removed:
-// a count that was lost with a process could not be made again.
+// count records what is under entries in their receipts before it is removed: a
+// count lost with a process could not be repeated.
 func (k *Keeper) count(ctx context.Context, entries []taskstore.Garbage) error {
 	var found []taskstore.GarbageCount
 	refreshed := false
@@ -767,7 +767,7 @@ func (k *Keeper) count(ctx context.Context, entries []taskstore.Garbage) error {
 				return err
 			}
 		default:
-			if !refreshed { // what was written a moment ago counts too
+			if !refreshed { // include recent writes
 				if err := k.cfg.Index.Refresh(ctx); err != nil {
 					return err
 				}
@@ -791,7 +791,7 @@ func (k *Keeper) cleanup(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	k.clockMu.Lock()
-	retention := k.cfg.Retention + k.clockAhead // by a clock that jumped ahead all history looks old
+	retention := k.cfg.Retention + k.clockAhead // after a jump ahead, all history looks old
 	k.clockMu.Unlock()
 	r, err := k.cfg.Store.Cleanup(ctx, retention, 1000, false)
 	n := r.Events + r.Tasks + r.Workers + r.Idempotency + r.Deliveries + r.Jobs

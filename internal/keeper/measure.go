@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// populationEvery is how often documents and jobs are counted, which reads all
-// of them.
+// populationEvery is how often documents and jobs are counted, which reads all of
+// them.
 const populationEvery = time.Minute
 
-// measureShare bounds what measuring may cost: one part in so many of the time,
-// so that a backlog of ten millions is measured less often, not at the cost of
-// the work.
+// measureShare limits the cost of measuring to one part in measureShare of the time,
+// so that a backlog of tens of millions is measured less often rather than at the
+// expense of the work.
 const measureShare = 20
 
-// measure exports the backlog, and now and then the population.
+// measure exports the backlog, and periodically the population.
 func (k *Keeper) measure(ctx context.Context) (int, error) {
 	begun := time.Now()
 	if begun.Sub(k.measuredAt) < measureShare*k.measured {

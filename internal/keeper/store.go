@@ -8,9 +8,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// Store is what the keeper's loops run. Each method is idempotent and guarded,
-// so that two keepers at once do no harm, handles at most limit rows, and
-// returns how many it changed.
+// Store is what the keeper's loops call. Each method is idempotent and guarded, so
+// that two concurrent keepers do no harm, handles at most limit rows, and returns
+// how many it changed.
 type Store interface {
 	Hints
 	Meta
@@ -22,31 +22,31 @@ type Store interface {
 	Shares
 }
 
-// Shares is how keepers share the folding.
+// Shares divides the folding among keepers.
 type Shares interface {
-	// FoldRank keeps holder among those who fold, for ttl.
+	// FoldRank registers holder as a folding keeper for ttl.
 	FoldRank(ctx context.Context, holder string, ttl time.Duration) (rank, of int, err error)
 	LeaveFold(ctx context.Context, holder string) error
-	// FoldShare is Fold of the documents that fall to rank.
+	// FoldShare is Fold for the documents that fall to rank.
 	FoldShare(ctx context.Context, rank, of, limit int, apart time.Duration) (changed int, later bool, err error)
 }
 
-// Hints tells queues what may run.
+// Hints supplies queues with runnable tasks.
 type Hints interface {
-	// Feedable reads a slice of the backlog: the tenants behind after.
+	// Feedable reads a slice of the backlog: the tenants after after.
 	Feedable(ctx context.Context, after string, window int, requeueAfter time.Duration) (taskstore.FeedSlice, error)
 	MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error
 	ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (int, error)
 	Running(ctx context.Context) (map[string][]string, error)
 }
 
-// Meta is the queue's own bookkeeping.
+// Meta stores the queue's bookkeeping.
 type Meta interface {
 	Meta(ctx context.Context, key string) (string, error)
 	SetMeta(ctx context.Context, key, value string) error
 }
 
-// Lifecycle moves tasks and documents that no executor moves.
+// Lifecycle makes the transitions of tasks and documents that executors do not.
 type Lifecycle interface {
 	PromoteDue(ctx context.Context, limit int) (taskstore.Promotion, error)
 	WakeParked(ctx context.Context, limit int) (int, error)
@@ -56,13 +56,13 @@ type Lifecycle interface {
 	ReleaseRunning(ctx context.Context) (int, error)
 }
 
-// Clock follows the database's clock.
+// Clock tracks the database's clock.
 type Clock interface {
 	WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error)
 	ClockJumped(ctx context.Context, ahead time.Duration) error
 }
 
-// Collection removes what nothing needs any more.
+// Collection removes what is no longer needed.
 type Collection interface {
 	Garbage(ctx context.Context, limit int) ([]taskstore.Garbage, error)
 	GarbageDone(ctx context.Context, ids []int64) error
@@ -71,10 +71,10 @@ type Collection interface {
 	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error)
 }
 
-// Sums adds up the log of events.
+// Sums aggregates the event log.
 type Sums interface {
-	// RollUp adds the next events to the sums of their minutes and returns how
-	// many it looked at.
+	// RollUp adds the next events to their per-minute sums and returns how many it
+	// processed.
 	RollUp(ctx context.Context) (int, error)
 }
 
