@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Debouncer notifies the keeper for a process in which it does not lead, often
-// enough that nobody waits for its ticks and no oftener: each notification makes
-// it query the database. Its methods never block, and may be called before Run
-// and after it.
+// Debouncer notifies the keeper from processes where it does not lead, often enough
+// that no one waits for its ticks and no more often: each notification makes it
+// query the database. Its methods never block, and may be called before and after
+// Run.
 type Debouncer struct {
 	send            func(context.Context) error
 	log             *slog.Logger
 	urgent, routine Signal
 }
 
-// After a quiet time the first few changes are sent at once: a small document
-// makes no more of them, and they are what somebody waits for. Beyond that it is
-// load, under which the keeper is notified of what others wait for about as often
-// as it folds, and of ordinary ends as often as keeps the queue's windows full.
+// After a quiet time the first few changes are sent immediately: a small document
+// makes no more than these, and a user waits for them. More than that is load, under
+// which the keeper is notified of urgent changes about as often as it folds, and of
+// routine ones often enough to keep the queue's windows full.
 var (
 	urgentRate  = rate{every: 50 * time.Millisecond, burst: 8}
 	routineRate = rate{every: 250 * time.Millisecond, burst: 4}
@@ -27,11 +27,11 @@ var (
 
 const (
 	sendTimeout  = 3 * time.Second
-	retryAfter   = time.Second // after a notification that failed
-	finalTimeout = time.Second // for the one at the end
+	retryAfter   = time.Second // after a failed notification
+	finalTimeout = time.Second // for the final notification
 )
 
-// NewDebouncer makes a debouncer of send; Run makes it send. log nil means
+// NewDebouncer makes a debouncer of send; Run does the sending. A nil log means
 // slog.Default.
 func NewDebouncer(send func(context.Context) error, log *slog.Logger) *Debouncer {
 	if log == nil {
@@ -40,16 +40,15 @@ func NewDebouncer(send func(context.Context) error, log *slog.Logger) *Debouncer
 	return &Debouncer{send: send, log: log, urgent: NewSignal(), routine: NewSignal()}
 }
 
-// Urgent reports a change that others wait for: a document is new, or a step has
-// ended that the next ones follow.
+// Urgent reports a change that others wait for: a new document, or the end of a step
+// that others follow.
 func (d *Debouncer) Urgent() { d.urgent.Notify() }
 
-// Routine reports a change of which there are many: a range of a document has
-// ended.
+// Routine reports a frequent change: the end of a document's range.
 func (d *Debouncer) Routine() { d.routine.Notify() }
 
-// Run sends until ctx ends, and then once more if a change was reported that was
-// not sent. What fails is sent again after a pause.
+// Run sends until ctx is done, and then once more if a reported change was not sent.
+// Failed notifications are retried after a pause.
 func (d *Debouncer) Run(ctx context.Context) {
 	urgent, routine := urgentRate, routineRate
 	var wantUrgent, wantRoutine bool
@@ -86,7 +85,7 @@ func (d *Debouncer) Run(ctx context.Context) {
 			wantUrgent, wantRoutine = false, false
 		case <-ctx.Done():
 			if wantUrgent || wantRoutine || len(d.urgent)+len(d.routine) > 0 {
-				_ = d.notify(context.WithoutCancel(ctx), finalTimeout) // the keeper's tick finds it
+				_ = d.notify(context.WithoutCancel(ctx), finalTimeout) // the keeper's tick finds it otherwise
 			}
 			return
 		}
@@ -99,14 +98,14 @@ func (d *Debouncer) notify(ctx context.Context, timeout time.Duration) error {
 	return d.send(ctx)
 }
 
-// rate lets burst events happen at once and then one in every.
+// rate allows burst events immediately and then one per every.
 type rate struct {
 	every time.Duration
 	burst int
-	until time.Time // when all of burst is there again
+	until time.Time // when the full burst is available again
 }
 
-// next is when an event may happen, at now or later.
+// next is the earliest time of an event, at now or later.
 func (r *rate) next(now time.Time) time.Time {
 	if t := r.until.Add(-time.Duration(r.burst-1) * r.every); t.After(now) {
 		return t
@@ -114,8 +113,8 @@ func (r *rate) next(now time.Time) time.Time {
 	return now
 }
 
-// spend notes that an event happens now, unless it was not wanted or is not this
-// rate's: it would owe for what another allowed.
+// spend records an event now, unless it was not wanted or this rate did not allow
+// it: then another rate did, and this one must not be charged.
 func (r *rate) spend(wanted bool) {
 	now := time.Now()
 	if !wanted || r.next(now).After(now) {

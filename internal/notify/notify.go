@@ -1,8 +1,8 @@
-// Package notify tells waiters that there is something to look at: tasks
-// to executors, changes to the keeper and to watchers. A notification carries no
-// data and may be lost, repeated or late; waiters poll besides. Within a
-// process Signal and Subscribers carry it, between processes pgnotify or the
-// queue in Redis, and Debouncer limits how often.
+// Package notify wakes waiters when there may be something to do: executors for
+// tasks, the keeper and watchers for changes. A notification carries no data and may
+// be lost, repeated or late; waiters also poll. Within a process Signal and
+// Subscribers carry it, between processes pgnotify or the Redis queue, and Debouncer
+// limits the rate.
 package notify
 
 import (
@@ -10,18 +10,17 @@ import (
 	"sync"
 )
 
-// Signal is a notification for one receiver. Those that were not received yet
-// are one.
+// Signal is a notification for one receiver. Unreceived notifications are merged.
 type Signal chan struct{}
 
 // NewSignal makes a signal.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Notify never blocks.
+// Notify sends the signal. It never blocks.
 func (s Signal) Notify() {
 	select {
 	case s <- struct{}{}:
-	default: // the one to come covers this one too
+	default: // the pending one covers this one too
 	}
 }
 
@@ -29,20 +28,19 @@ func (s Signal) Notify() {
 type Remote interface {
 	// Notify notifies the other processes.
 	Notify(ctx context.Context) error
-	// Notifications receives when another process notified, or when a
-	// notification may have been missed. It is closed when the remote is.
+	// Notifications receives when another process notified, or when a notification may
+	// have been missed. It is closed with the remote.
 	Notifications() <-chan struct{}
 }
 
-// Subscribers are the receivers of values within a process. The zero value has
-// none. It is safe for concurrent use.
+// Subscribers are the receivers of values within a process. The zero value has none.
+// It is safe for concurrent use.
 type Subscribers[T any] struct {
 	mu  sync.Mutex
 	all map[chan T]struct{}
 }
 
-// Subscribe adds a receiver that buffers so many values. It is closed when ctx
-// ends.
+// Subscribe adds a receiver with the given buffer. It is closed when ctx is done.
 func (s *Subscribers[T]) Subscribe(ctx context.Context, buffer int) <-chan T {
 	c := make(chan T, buffer)
 	s.mu.Lock()
@@ -60,7 +58,7 @@ func (s *Subscribers[T]) Subscribe(ctx context.Context, buffer int) <-chan T {
 	return c
 }
 
-// Notify sends v to every receiver that has buffer left. It never blocks.
+// Notify sends v to every receiver with buffer space. It never blocks.
 func (s *Subscribers[T]) Notify(v T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
