@@ -1,6 +1,6 @@
-// Package batching gathers calls that come together into one: between the tasks
-// of an executor and what costs much however little it carries (a transaction of
-// the store, a round trip to the queue, a request to an embedding provider).
+// Package batching combines concurrent calls into one. It sits between an executor's
+// tasks and operations with a high fixed cost: a transaction of the store, a round
+// trip to the queue, a request to an embedding provider.
 package batching
 
 import (
@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// Config bounds the batches of a group.
+// Config bounds a group's batches.
 type Config[T any] struct {
-	Max         int           // calls of a batch
-	Timeout     time.Duration // of a batch; 0 for none
-	Concurrency int           // batches at once; 0 means 1
-	MinBatch    int           // calls that a batch beside another must have
+	Max         int           // maximum calls per batch
+	Timeout     time.Duration // per batch; 0 for none
+	Concurrency int           // concurrent batches; 0 means 1
+	MinBatch    int           // minimum calls of a batch that runs concurrently with another
 
-	// WeightFunc is what a call counts against MaxWeight. nil: only Max bounds
-	// a batch.
+	// WeightFunc is the weight of a call, which counts against MaxWeight. nil: only Max
+	// bounds a batch.
 	WeightFunc func(T) int
-	MaxWeight  int // of a batch of more than one call
+	MaxWeight  int // of a batch with more than one call
 
-	// Fill makes calls wait until a batch is full or the batch timeout of one of
-	// them is over, even if nothing is under way.
+	// Fill makes calls wait until a batch is full or the batch timeout of one of them
+	// expires, even if no batch is running.
 	Fill bool
 }
 
-// Group runs calls in batches. Unless it fills them, a call that finds nothing
-// under way is run at once, alone, and those that arrive during a batch are the
-// next. It is safe for concurrent use.
+// Group runs calls in batches. Unless it fills them, a call that finds no batch
+// running runs immediately, alone, and calls that arrive during a batch form the
+// next one. It is safe for concurrent use.
 type Group[T, R any] struct {
 	cfg Config[T]
 	run func(ctx context.Context, batch []T) []R
@@ -42,21 +42,21 @@ type Group[T, R any] struct {
 
 type call[T, R any] struct {
 	ask    T
-	wait   time.Duration // batch timeout; 0 for none, or once it is over
+	wait   time.Duration // batch timeout; 0 for none, or once it has expired
 	answer R
 	done   chan struct{} // closed once answer is set
 	gone   bool          // its caller has given up; guarded by Group.mu
 }
 
-// New makes a group. run gets calls in the order they came and must answer as
-// many, in their order. It has the timeout of a batch, and a context that is
-// nobody's own: that one caller gives up must not fail the others.
+// New makes a group. run gets calls in order of arrival and must return one answer
+// per call, in that order. Its context has the batch timeout but is not any
+// caller's: one caller giving up must not fail the others.
 func New[T, R any](cfg Config[T], run func(ctx context.Context, batch []T) []R) *Group[T, R] {
 	cfg.Concurrency = max(cfg.Concurrency, 1)
 	return &Group[T, R]{cfg: cfg, run: run}
 }
 
-// begin starts a batch if there is reason for one more now; g.mu is held.
+// begin starts a batch if one is due; g.mu is held.
 func (g *Group[T, R]) begin() {
 	if g.due() {
 		g.running++
@@ -64,7 +64,7 @@ func (g *Group[T, R]) begin() {
 	}
 }
 
-// due reports whether there is reason for one more batch now; g.mu is held.
+// due reports whether another batch should start now; g.mu is held.
 func (g *Group[T, R]) due() bool {
 	switch {
 	case len(g.waiting) == 0 || g.running >= g.cfg.Concurrency:
@@ -79,7 +79,7 @@ func (g *Group[T, R]) due() bool {
 	}
 }
 
-// next is how many calls the next batch has, and whether no other would fit;
+// next returns the size of the next batch, and whether another call would not fit;
 // g.mu is held.
 func (g *Group[T, R]) next() (n int, full bool) {
 	most := min(len(g.waiting), g.cfg.Max)
@@ -97,9 +97,9 @@ func (g *Group[T, R]) next() (n int, full bool) {
 	return n, n == g.cfg.Max || weight >= g.cfg.MaxWeight
 }
 
-// expire begins a batch once the timeout of calls that wait is over. Only a
-// group that fills batches counts it from the call; else it is counted from when
-// a call is the only one and nothing is under way. g.mu is held.
+// expire starts a batch once the batch timeout of calls has expired. A group that
+// fills batches starts it at the call; others start it when the call is the only one
+// waiting and no batch is running. g.mu is held.
 func (g *Group[T, R]) expire(calls []*call[T, R]) {
 	wait := calls[0].wait
 	if wait == 0 {
@@ -118,20 +118,20 @@ func (g *Group[T, R]) expire(calls []*call[T, R]) {
 	})
 }
 
-// alone gives a call that waits alone while nothing is under way its time; g.mu
-// is held.
+// alone starts the timeout of the first call if it waits while no batch is running;
+// g.mu is held.
 func (g *Group[T, R]) alone() {
 	if !g.cfg.Fill && g.running == 0 && len(g.waiting) > 0 {
 		g.expire(g.waiting[:1:1])
 	}
 }
 
-// Do is one call. The error is ctx's, when it ends before the batch does: the
-// call may then still happen, unless it ended before it was Do's turn.
+// Do makes one call. The error is ctx's, if it is done before the batch is: the call
+// may still happen unless its batch had not started.
 func (g *Group[T, R]) Do(ctx context.Context, ask T) (R, error) { return g.DoWithin(ctx, ask, 0) }
 
-// DoWithin is Do for a call that can wait: where nothing is under way it is run
-// with the next that comes, and alone only once it has waited so long.
+// DoWithin is Do for a call that can wait: if no batch is running it runs together
+// with the next call, and alone only after waiting that long.
 func (g *Group[T, R]) DoWithin(ctx context.Context, ask T, wait time.Duration) (R, error) {
 	answers, err := g.DoAll(ctx, []T{ask}, wait)
 	if err != nil {
@@ -141,8 +141,8 @@ func (g *Group[T, R]) DoWithin(ctx context.Context, ask T, wait time.Duration) (
 	return answers[0], nil
 }
 
-// DoAll is DoWithin for several calls, which may go in different batches. It
-// answers in their order.
+// DoAll is DoWithin for several calls, which may run in different batches. It
+// returns the answers in their order.
 func (g *Group[T, R]) DoAll(ctx context.Context, asks []T, wait time.Duration) ([]R, error) {
 	if err := ctx.Err(); err != nil || len(asks) == 0 {
 		return nil, err
@@ -172,22 +172,22 @@ func (g *Group[T, R]) DoAll(ctx context.Context, asks []T, wait time.Duration) (
 	return answers, nil
 }
 
-// withdraw takes calls back that have not been begun.
+// withdraw removes calls that have not started.
 func (g *Group[T, R]) withdraw(calls []*call[T, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range calls {
 		c.gone = true
 	}
-	// Batches under way share the array.
+	// Running batches share the array.
 	g.waiting = slices.DeleteFunc(slices.Clone(g.waiting), func(c *call[T, R]) bool { return c.gone })
 }
 
-// drain runs batches until there is no reason for another.
+// drain runs batches until none is due.
 func (g *Group[T, R]) drain() {
 	for {
-		// Callers about to join get here first: goroutines
-		// that were started or woken together call together.
+		// Let callers about to join get here first: goroutines started or woken
+		// together call together.
 		runtime.Gosched()
 		g.mu.Lock()
 		g.running--
@@ -200,7 +200,7 @@ func (g *Group[T, R]) drain() {
 		n, _ := g.next()
 		calls := g.waiting[:n:n]
 		g.waiting = g.waiting[n:]
-		g.begin() // what is left may be a batch of its own
+		g.begin() // the rest may be a batch of its own
 		g.mu.Unlock()
 
 		batch := make([]T, n)
