@@ -8,32 +8,32 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// Bounds of an expression. Without macros CEL has no loops, so that its cost is
-// bounded by its length and by that of the texts it compares.
+// Limits on an expression. Without macros CEL has no loops, so its cost is bounded
+// by its length and by the texts it compares.
 const (
 	maxExprBytes = 1 << 10
 	maxExprDepth = 32
 	maxExprCost  = 100_000
 )
 
-// documentVariables are what the when of a node may read, by their full names: a
-// name that is not here is refused when the flow is created.
+// documentVariables are the variables of a node's when, by full name; others are
+// rejected when the flow is created.
 var documentVariables = map[string]*cel.Type{
 	"document.name": cel.StringType, "document.media_type": cel.StringType, "document.size": cel.IntType, "document.pages": cel.IntType,
 	"document.metadata": cel.MapType(cel.StringType, cel.StringType),
 }
 
-// chunkVariables are what the keep of a filter may read.
+// chunkVariables are the variables of a filter's keep.
 var chunkVariables = map[string]*cel.Type{
 	"chunk.text": cel.StringType, "chunk.tokens": cel.IntType, "chunk.kind": cel.StringType, "chunk.role": cel.StringType, "chunk.language": cel.StringType,
 	"chunk.pages": cel.ListType(cel.IntType), "chunk.heading_path": cel.ListType(cel.StringType), "chunk.keywords": cel.ListType(cel.StringType),
 	"chunk.metadata": cel.MapType(cel.StringType, cel.StringType),
 }
 
-// Conditions compiles expressions. It is safe for use by many goroutines.
+// Conditions compiles expressions. It is safe for concurrent use.
 type Conditions struct{ env *cel.Env }
 
-// NewConditions declares the variables of documents.
+// NewConditions returns Conditions with the document variables.
 func NewConditions() (*Conditions, error) { return newConditions(documentVariables) }
 
 func newConditions(variables map[string]*cel.Type) (*Conditions, error) {
@@ -48,8 +48,8 @@ func newConditions(variables map[string]*cel.Type) (*Conditions, error) {
 	return &Conditions{env}, nil
 }
 
-// Condition is an expression that yields true or false. It is safe for use by
-// many goroutines.
+// Condition is an expression that yields true or false. It is safe for concurrent
+// use.
 type Condition struct{ program cel.Program }
 
 // Compile type-checks an expression. The error is a sentence.

@@ -1,7 +1,7 @@
-// Package flow describes what is done with a document, as a graph of nodes
-// that a tenant owns: how such a graph is written down, what is refused, in
-// which order its nodes run, and what distinguishes two versions. It runs
-// nothing and stores nothing: taskstore holds the versions, executor runs them.
+// Package flow describes the processing of a document as a graph of nodes that a
+// tenant owns: how such a graph is written, which graphs are rejected, in which
+// order the nodes run, and what distinguishes two versions. It runs and stores
+// nothing: taskstore stores the versions, executor runs them.
 package flow
 
 import (
@@ -17,20 +17,20 @@ import (
 	"sheaf"
 )
 
-// Bounds of a flow.
+// Limits on a flow.
 const (
 	MaxBytes  = 64 << 10 // of its text
 	MaxNodes  = 100
-	maxInputs = 32 // of a node
-	maxDepth  = 8  // of a config
+	maxInputs = 32 // per node
+	maxDepth  = 8  // nesting of a config
 )
 
-// Flow is one version of a graph. It is not changed after Parse.
+// Flow is one version of a graph. It is immutable after Parse.
 type Flow struct {
 	Name  string `json:"name"`
 	Scope Scope  `json:"scope,omitempty"` // default document
 	Mode  Mode   `json:"mode,omitempty"`  // default auto
-	Nodes []Node `json:"node"`            // as written: from may name later ones
+	Nodes []Node `json:"node"`            // as written: from may name later nodes
 }
 
 // Scope is what one run of a flow covers.
@@ -38,16 +38,16 @@ type Scope string
 
 const (
 	ScopeDocument Scope = "document" // a generation of a document
-	ScopeDataset  Scope = "dataset"  // the live documents of a dataset at one moment
+	ScopeDataset  Scope = "dataset"  // the live documents of a dataset at a point in time
 )
 
 // Mode is how nodes become tasks.
 type Mode string
 
 const (
-	ModeAuto  Mode = "auto"  // whichever costs less
+	ModeAuto  Mode = "auto"  // whichever is cheaper
 	ModeWhole Mode = "whole" // all nodes of a range in one task
-	ModeNodes Mode = "nodes" // a task for each node
+	ModeNodes Mode = "nodes" // one task per node
 )
 
 // Node is a step of a flow.
@@ -55,31 +55,31 @@ type Node struct {
 	ID        string         `json:"id"`
 	Kind      string         `json:"kind"`
 	From      []string       `json:"from,omitempty"` // ids of the nodes whose outputs it reads, in this order
-	When      string         `json:"when,omitempty"` // CEL; where it is false the node is skipped
+	When      string         `json:"when,omitempty"` // CEL; if false, the node is skipped
 	Config    map[string]any `json:"config,omitempty"`
 	Pool      string         `json:"pool,omitempty"` // of executors; default "default"
 	Retry     *Retry         `json:"retry,omitempty"`
-	Timeout   Duration       `json:"timeout,omitempty"`    // of one attempt; 0 is the executor's
+	Timeout   Duration       `json:"timeout,omitempty"`    // per attempt; 0 means the executor's
 	OnFailure OnFailure      `json:"on_failure,omitempty"` // default fail
 }
 
 // Retry bounds the attempts of a node.
 type Retry struct {
-	Attempts int      `json:"attempts,omitempty"` // 1 to 20; 0 is the executor's
-	Base     Duration `json:"base,omitempty"`     // wait before the second; it doubles
+	Attempts int      `json:"attempts,omitempty"` // 1 to 20; 0 means the executor's
+	Base     Duration `json:"base,omitempty"`     // wait before the second attempt; it doubles
 	Max      Duration `json:"max,omitempty"`      // longest wait
 }
 
-// OnFailure is what becomes of a run when a node has failed for good.
+// OnFailure is how a run proceeds when a node has failed permanently.
 type OnFailure string
 
 const (
 	FailRun    OnFailure = "fail"    // the run fails
-	SkipNode   OnFailure = "skip"    // the node is skipped, and what only it feeds
+	SkipNode   OnFailure = "skip"    // the node is skipped, and whatever only it feeds
 	UseDefault OnFailure = "default" // it passes on an empty output
 )
 
-// Duration is a time.Duration that is written as "10s".
+// Duration is a time.Duration written as "10s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -92,15 +92,15 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Problem is one reason for which a flow is refused.
+// Problem is one reason why a flow is rejected.
 type Problem struct {
 	Node    string `json:"node,omitempty"`  // its id; "" for the flow itself
 	Field   string `json:"field,omitempty"` // of the node or the flow
 	Message string `json:"message"`         // a sentence that says what to do
-	Line    int    `json:"line,omitempty"`  // of the text, from 1
+	Line    int    `json:"line,omitempty"`  // line of the text, from 1
 }
 
-// Invalid is the error of a flow that is refused: all that is wrong with it.
+// Invalid is the error of a rejected flow: everything that is wrong with it.
 type Invalid []Problem
 
 func (v Invalid) Error() string {
@@ -117,7 +117,7 @@ func (v Invalid) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap makes it sheaf.ErrInvalid.
+// Unwrap returns sheaf.ErrInvalid.
 func (v Invalid) Unwrap() error { return sheaf.ErrInvalid }
 
 var nameRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -125,7 +125,7 @@ var nameRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 // Ref names a flow, or one version of it.
 type Ref struct {
 	Name    string
-	Version int // from 1; 0 is the latest
+	Version int // from 1; 0 means the latest
 }
 
 func (r Ref) String() string {
@@ -155,13 +155,13 @@ func ParseRef(s string) (Ref, error) {
 // Change is a difference between two versions of a flow.
 type Change struct {
 	Node  string `json:"node,omitempty"` // "" for the flow itself
-	Field string `json:"field"`          // as in JSON; "node" for one that came or went
+	Field string `json:"field"`          // as in JSON; "node" for an added or removed one
 	Was   any    `json:"was,omitempty"`
 	Is    any    `json:"is,omitempty"`
 }
 
-// Diff lists what changed from old to new: the flow's fields, then the nodes of
-// new in their order, then those that are gone. Empty where they do the same.
+// Diff lists the changes from old to new: the flow's fields, then the nodes of new
+// in order, then removed nodes. It is empty when both do the same.
 func Diff(old, new *Flow) (changes []Change) {
 	changes = diffFields("", *old, *new, "node")
 	was := map[string]Node{}
@@ -204,15 +204,15 @@ func diffFields[T any](node string, old, new T, except string) (changes []Change
 	return changes
 }
 
-// Order lists the nodes so that each stands after those it reads; among nodes
-// that are ready the one that was written first comes first.
+// Order lists the nodes so that each follows those it reads; ties keep the order in
+// which they were written.
 func (f *Flow) Order() []*Node {
 	order, _ := f.order()
 	return order
 }
 
-// order also returns the nodes that no order can hold: those of cycles, and
-// what they feed.
+// order also returns the nodes that cannot be ordered: those in cycles, and those
+// they feed.
 func (f *Flow) order() (order []*Node, stuck []*Node) {
 	done := map[string]bool{}
 	left := make([]*Node, len(f.Nodes))
@@ -232,8 +232,8 @@ func (f *Flow) order() (order []*Node, stuck []*Node) {
 	return order, nil
 }
 
-// JSON is the flow in canonical form: equal flows give equal bytes.
-func (f *Flow) JSON() ([]byte, error) { return json.Marshal(f) } // maps are written in the order of their keys
+// JSON returns the flow in canonical form: equal flows give equal bytes.
+func (f *Flow) JSON() ([]byte, error) { return json.Marshal(f) } // map keys are sorted
 
 // Skip is a node that does not run, and why.
 type Skip struct {
@@ -241,9 +241,9 @@ type Skip struct {
 	Reason string
 }
 
-// Skipped decides which nodes do not run: those whose condition is false of
-// given, those that only read such, and those that only such read. The error is a sentence: of an expression
-// that has no value, or where nothing reaches the index.
+// Skipped decides which nodes do not run: those whose condition is false for given,
+// those that read only skipped nodes, and those that only skipped nodes read. The
+// error is a sentence: an expression has no value, or nothing would reach the index.
 func (f *Flow) Skipped(given map[string]any) (skipped []Skip, err error) {
 	var conditions *Conditions
 	out := map[string]bool{}
@@ -279,8 +279,8 @@ func (f *Flow) Skipped(given map[string]any) (skipped []Skip, err error) {
 		out[n.ID] = true
 		skipped = append(skipped, Skip{n.ID, reason})
 	}
-	// What would be made for these alone is not made: it may cost money, and could
-	// fail for nothing.
+	// Outputs that only skipped nodes would read are not made: they may cost money and
+	// could fail for nothing.
 	read := map[string]bool{}
 	for _, n := range slices.Backward(f.Order()) {
 		switch {

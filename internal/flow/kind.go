@@ -11,58 +11,58 @@ import (
 	"sheaf"
 )
 
-// Port is what flows on an edge.
+// Port is the type of data on an edge.
 type Port string
 
 const (
-	Units   Port = "units"   // what a parser read
+	Units   Port = "units"   // output of a parser
 	Chunks  Port = "chunks"  // what search returns
 	Vectors Port = "vectors" // chunks with their vectors
 	Records Port = "records" // rows of a schema
-	Text    Port = "text"    // of any other kind
-	Indexed Port = "indexed" // the chunks of the whole document, as search has them
+	Text    Port = "text"    // any other text
+	Indexed Port = "indexed" // the chunks of the whole document, as in the search index
 )
 
-// Kind is what a node can be. The type of its output follows from those of its
-// inputs, so that a flow whose ports do not fit is refused before it runs.
+// Kind is a type of node. The type of its output follows from those of its inputs,
+// so that a flow with mismatched ports is rejected before it runs.
 type Kind struct {
 	Name   string
-	Doc    string           // what it does, in a sentence
+	Doc    string           // what it does, in one sentence
 	In     []Port           // each input is one of these; nil for a node that reads the document itself
-	Needs  []Port           // at least one input is one of these; nil where any will do
-	Out    Port             // "" where nothing is passed on: a sink
-	Same   bool             // the output is of the inputs' type, which is one
-	Ends   bool             // nothing need read the output
-	Config map[string]Field // what config may hold
-	// Asks is above 0 for a kind that asks the language model: the version of what it
-	// asks. Another version, or another model, makes its outputs anew.
+	Needs  []Port           // at least one input is one of these; nil for any
+	Out    Port             // "" for a sink
+	Same   bool             // the output has the inputs' type, of which there is one
+	Ends   bool             // the output need not be read
+	Config map[string]Field // allowed settings of config
+	// Asks is positive for a kind that calls the language model: the version of its
+	// requests. Another version, or another model, invalidates its outputs.
 	Asks int
-	// Over is the kind of the run over a dataset whose part for one document a node of
-	// this kind does, "" for a kind that works on ranges. A node of such a kind has one
-	// task a document, after all its ranges; the executor's runs do the work.
+	// Over is the kind of dataset run that a node of this kind does for one document,
+	// "" for a kind that works on ranges. Such a node has one task per document, after
+	// all its ranges; the executor's runs do the work.
 	Over sheaf.TaskKind
-	// Check says what is wrong with a config whose settings are right one by one, ""
-	// for nothing. May be nil.
+	// Check reports what is wrong with a config whose settings are individually valid,
+	// "" for nothing. May be nil.
 	Check func(config map[string]any) string
-	// Write makes the file of a sink. A node of such a kind has a task of its own.
+	// Write makes a sink's file. A node of such a kind has its own task.
 	Write func(ctx context.Context, in Input) (Object, error)
-	// Run does the work of a node between chunk and index; what it returns are
-	// chunks of its input, in their order. nil passes the input on.
+	// Run does the work of a node between chunk and index. It returns chunks of its
+	// input, in the same order. nil passes the input on.
 	Run func(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, error)
 }
 
 // Field is a setting of a node.
 type Field struct {
-	Doc      string // what it does, in a phrase
-	Type     string // string, int, float, bool, strings, object, or keep: an expression over a chunk
+	Doc      string // what it does, in one phrase
+	Type     string // string, int, float, bool, strings, object, duration, or keep: an expression over a chunk
 	Required bool
-	Min, Max float64            // of numbers; both 0 for no bounds
+	Min, Max float64            // of numbers; both 0 for no limits
 	Values   []string           // of strings; nil for any
-	Check    func(v any) string // says what is wrong with a value of the type, "" for nothing; may be nil
+	Check    func(v any) string // reports what is wrong with a value of the type, "" for nothing; may be nil
 }
 
-// Common are the settings that nodes of all kinds have, but for those of the
-// pipeline, which have fewer.
+// Common are the settings of nodes of all kinds, except that the pipeline's own
+// kinds have fewer.
 var Common = map[string]Field{
 	"when":           {Type: "string", Doc: "CEL expression over the document, such as document.pages <= 400; if it is false, the node and what only it feeds are skipped"},
 	"pool":           {Type: "string", Doc: "pool of executors that run the node; default: default"},
@@ -73,13 +73,13 @@ var Common = map[string]Field{
 	"retry.max":      {Type: "duration", Doc: "maximum wait between two attempts, such as 30m, up to 24h"},
 }
 
-// Object is a file that a node leaves.
+// Object is a file that a node writes.
 type Object struct {
 	Media string
 	Body  []byte
 }
 
-// Document is what nodes are told of the document.
+// Document is what nodes know about the document.
 type Document struct {
 	ID        string `json:"id"`
 	DatasetID string `json:"dataset_id"`
@@ -87,7 +87,7 @@ type Document struct {
 	MediaType string `json:"media_type"`
 }
 
-// registered are the kinds by name. Each registers itself in its file, before
+// registered are the kinds by name. Each registers itself in its own file, before
 // main runs.
 var registered = map[string]Kind{}
 
@@ -96,37 +96,37 @@ func register(k Kind) bool {
 	return true
 }
 
-// Kinds are the kinds that executors run, by name.
+// Kinds returns the kinds that executors run, by name.
 func Kinds() []Kind {
 	return slices.SortedFunc(maps.Values(registered), func(a, b Kind) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Input is what a node of chunks runs on: those of one range of a document.
+// Input is the input of a node of chunks: the chunks of one range of a document.
 type Input struct {
 	Node     *Node
-	Chunks   []sheaf.Chunk     // in the order of the document; the node's own copies
+	Chunks   []sheaf.Chunk     // in document order; the node owns the copies
 	Settings sheaf.ParseConfig // of the document
 	// Enrich adds language, keywords, questions and context, as settings ask.
 	Enrich func(ctx context.Context, chunks []sheaf.Chunk, settings sheaf.ParseConfig) ([]sheaf.Warning, error)
 
 	Document Document
 	Range    sheaf.Range
-	// Vectors are those of Chunks where the node stands behind embed, else nil; with
-	// their model and width.
+	// Vectors are those of Chunks if the node is after embed, otherwise nil; ModelID
+	// and Dim are their model and width.
 	Vectors [][]float32
 	ModelID string
 	Dim     int
-	// Ask asks the language model; nil where there is none. What was asked before is
-	// answered as then, and costs nothing.
+	// Ask asks the language model; nil if there is none. Repeated questions are
+	// answered from the cache, at no cost.
 	Ask func(ctx context.Context, instruction, text string, maxTokens int) (string, error)
-	// Post sends JSON to a service and returns what it answers, nil for nothing. id
-	// names the request; it is the same when the same is sent again.
+	// Post sends JSON to a service and returns its answer, nil for none. id identifies
+	// the request; resending it uses the same id.
 	Post        func(ctx context.Context, url, id string, body []byte, maxAnswer int64) ([]byte, error)
 	CountTokens func(text string) int
 }
 
 // Takes reports whether nodes of a kind may have a setting of Common, in the mode
-// nodes. unsupported says why where they may not.
+// nodes. unsupported explains why not.
 func Takes(kind, setting string) bool {
 	field, _, _ := strings.Cut(setting, ".")
 	switch field {
@@ -140,22 +140,21 @@ func Takes(kind, setting string) bool {
 	return Works(kind) || kind == "chunk" || kind == "index"
 }
 
-// Works reports whether nodes of the kind do work of their own beside that of chunk
+// Works reports whether nodes of the kind do work of their own besides that of chunk
 // and index; the others pass their input on.
 func Works(kind string) bool { return registered[kind].Run != nil || Writes(kind) || Over(kind) != "" }
 
-// Over is the kind of the run over a dataset whose part for one document nodes of
-// the kind do, "" for nodes that work on ranges.
+// Over returns the kind of dataset run that nodes of the kind do for one document,
+// "" for nodes that work on ranges.
 func Over(kind string) sheaf.TaskKind { return registered[kind].Over }
 
-// Writes reports whether nodes of the kind leave a file.
+// Writes reports whether nodes of the kind write a file.
 func Writes(kind string) bool { return registered[kind].Write != nil }
 
-// Asks is the version of what nodes of the kind ask a language model, 0 for
-// nothing.
+// Asks is the version of the kind's requests to a language model, 0 for none.
 func Asks(kind string) int { return registered[kind].Asks }
 
-// Write runs a node that leaves a file.
+// Write runs a node that writes a file.
 func Write(ctx context.Context, in Input) (Object, error) {
 	return registered[in.Node.Kind].Write(ctx, in)
 }
@@ -168,7 +167,7 @@ func Run(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []sheaf.War
 	return in.Chunks, nil, nil
 }
 
-// check says what is wrong with a value, "" for nothing.
+// check reports what is wrong with a value, "" for nothing.
 func (f Field) check(v any) string {
 	kind, number := "", 0.0
 	switch v := v.(type) {
@@ -217,7 +216,7 @@ func (f Field) check(v any) string {
 	return ""
 }
 
-// config checks what a node was given.
+// config checks the config given to a node.
 func (k Kind) config(given map[string]any, say func(field, format string, args ...any)) {
 	wrong := false
 	problem := func(field, format string, args ...any) {
@@ -244,7 +243,7 @@ func (k Kind) config(given map[string]any, say func(field, format string, args .
 	}
 }
 
-// asOptions checks a config as the options of the run that a node does a part of.
+// asOptions checks a config as the options of the run that the node does part of.
 func asOptions[T any](read func([]byte) (T, error)) func(config map[string]any) string {
 	return func(config map[string]any) string {
 		b, err := json.Marshal(config)

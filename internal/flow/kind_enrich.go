@@ -8,8 +8,8 @@ import (
 	"sheaf/internal/settings"
 )
 
-// enrich adds to chunks what its config asks for, and what it leaves out as the
-// document's settings ask.
+// enrich adds to chunks what its config asks for; omitted settings are the
+// document's.
 var _ = register(Kind{Name: "enrich", Doc: "adds keywords, questions and context to chunks", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
 	"auto_keywords":  {Type: "int", Max: 32, Doc: "keywords per chunk, from the chat model or, without one, by frequency"},
 	"auto_questions": {Type: "int", Max: 10, Doc: "questions that each chunk answers, from the chat model"},
@@ -23,7 +23,7 @@ var _ = register(Kind{Name: "enrich", Doc: "adds keywords, questions and context
 	return in.Chunks, warnings, err
 }})
 
-// Settings are those of a node whose config names parse settings, over others.
+// Settings merges the parse settings in a node's config over base.
 func Settings(n *Node, base sheaf.ParseConfig) (sheaf.ParseConfig, error) {
 	var own sheaf.ParseConfig
 	b, err := json.Marshal(n.Config)

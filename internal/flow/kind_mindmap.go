@@ -2,6 +2,6 @@ package flow
 
 import "sheaf"
 
-// mindmap makes a tree of what the document is about, as a run of mindmap over its
-// dataset does.
+// mindmap makes a topic tree of the document, as a run of mindmap over its dataset
+// does.
 var _ = register(Kind{Name: "mindmap", Doc: "makes a mind map of the document", In: []Port{Indexed}, Over: sheaf.KindMindmap})

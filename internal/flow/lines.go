@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Lines finds the line, from 1, of each node of a text in TOML, by id. Of a text
-// that is no TOML it finds what it can.
+// Lines finds the line, from 1, of each node of a TOML text, by id. In invalid TOML
+// it finds what it can.
 func Lines(text []byte) map[string]int {
 	at, ids := linesOf(text), map[string]int{}
 	for i, id := range at.ids {
@@ -25,8 +25,8 @@ func nodePath(i int) string { return "node." + strconv.Itoa(i) }
 
 var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
 
-// located gives problems the lines of the text that they are about: of the field,
-// or else of what it would stand in; of a node, that of its id.
+// located sets the line of each problem: that of the field, or else of the closest
+// enclosing value; for a node, that of its id.
 func (v Invalid) located(text []byte, isTOML bool) Invalid {
 	at := &linesOfJSON(text).positions
 	if isTOML {
@@ -56,7 +56,7 @@ func (v Invalid) located(text []byte, isTOML bool) Invalid {
 				path = nodePath(k) + "."
 			}
 		}
-		if path != "" && field == "" { // of the node itself
+		if path != "" && field == "" { // about the node itself
 			field = "id"
 		}
 		for path += field; ; path = path[:strings.LastIndexByte(path, '.')] {
@@ -74,8 +74,8 @@ func (v Invalid) located(text []byte, isTOML bool) Invalid {
 	return v
 }
 
-// positions are the lines of the values of a text, by their paths, such as
-// node.2.config.schema, and the ids of its nodes.
+// positions are the lines of a text's values, by path, such as node.2.config.schema,
+// and the ids of its nodes.
 type positions struct {
 	lines map[string]int
 	ids   []string
@@ -87,7 +87,7 @@ func (p *positions) note(path string, line int) {
 	}
 }
 
-// say notes the value of a path if it is the id of a node.
+// say records the value of a path if it is the id of a node.
 func (p *positions) say(path, value string) {
 	n, inNode := strings.CutPrefix(path, "node.")
 	if n, isID := strings.CutSuffix(n, ".id"); inNode && isID {
@@ -98,12 +98,12 @@ func (p *positions) say(path, value string) {
 	}
 }
 
-// jsonWalker goes through JSON, as far as it is some.
+// jsonWalker walks JSON, as far as it is valid.
 type jsonWalker struct {
 	positions
 	text []byte
 	in   *json.Decoder
-	at   int // bytes of which the lines are counted
+	at   int // bytes whose lines are counted
 	line int
 }
 
@@ -116,7 +116,7 @@ func linesOfJSON(text []byte) *jsonWalker {
 	return w
 }
 
-// token is the next one, if there is one. None goes over the end of a line.
+// token returns the next token, if there is one. No token spans lines.
 func (w *jsonWalker) token() (json.Token, bool) {
 	t, err := w.in.Token()
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *jsonWalker) token() (json.Token, bool) {
 	return t, true
 }
 
-// value reads a value, and reports whether it was whole.
+// value reads a value, and reports whether it was complete.
 func (w *jsonWalker) value(path string, depth int) bool {
 	t, ok := w.token()
 	if !ok || depth > maxOpen {
@@ -161,11 +161,11 @@ func (w *jsonWalker) value(path string, depth int) bool {
 		}
 		return true
 	}
-	_, ok = w.token() // what closes it
+	_, ok = w.token() // the closing delimiter
 	return ok
 }
 
-// walker goes through TOML that the library has read, or refused.
+// walker walks TOML that the library has parsed or rejected.
 type walker struct {
 	positions
 	b    []byte
@@ -204,13 +204,13 @@ func linesOf(text []byte) *walker {
 			w.note(table, line)
 		}
 		if w.i == before {
-			w.i++ // what no TOML has
+			w.i++ // not valid TOML
 		}
 	}
 	return w
 }
 
-// space skips what stands between values.
+// space skips whitespace and comments.
 func (w *walker) space() {
 	for ; w.i < len(w.b); w.i++ {
 		switch w.b[w.i] {
@@ -227,7 +227,7 @@ func (w *walker) space() {
 	}
 }
 
-// keys reads a dotted key up to a character that ends it, or the end of the line.
+// keys reads a dotted key up to an end character or the end of the line.
 func (w *walker) keys(end byte) (keys []string) {
 	for w.i < len(w.b) {
 		switch c := w.b[w.i]; c {
@@ -251,7 +251,7 @@ func (w *walker) keys(end byte) (keys []string) {
 	return keys
 }
 
-// text reads a string, without what its escapes stand for.
+// text reads a string, without interpreting escapes.
 func (w *walker) text() string {
 	from := w.i
 	w.i = min(endOfString(w.b, w.i)+1, len(w.b))
@@ -259,7 +259,7 @@ func (w *walker) text() string {
 	return strings.Trim(string(w.b[from:w.i]), `"'`)
 }
 
-// pair reads a key and its value, which stand in a table.
+// pair reads a key and its value within a table.
 func (w *walker) pair(table string) {
 	line, path := w.line, table
 	for _, key := range w.keys('=') {
@@ -273,7 +273,7 @@ func (w *walker) pair(table string) {
 	}
 }
 
-// value reads a value. How deep it goes shallowTOML bounds.
+// value reads a value. shallowTOML bounds its depth.
 func (w *walker) value(path string) {
 	w.space()
 	if w.i >= len(w.b) {
@@ -297,7 +297,7 @@ func (w *walker) value(path string) {
 	}
 }
 
-// each reads what stands between brackets, with commas.
+// each reads the comma-separated elements between brackets.
 func (w *walker) each(end byte, read func(n int)) {
 	w.i++
 	for n := 0; ; n++ {

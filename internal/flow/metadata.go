@@ -10,16 +10,16 @@ import (
 	"sheaf"
 )
 
-// Bounds of what nodes add to the metadata of a chunk.
+// Limits on the metadata that nodes add to a chunk.
 const (
 	maxAdded      = 32  // names
-	maxAddedBytes = 256 // of a value: what search filters by
+	maxAddedBytes = 256 // per value: what search can filter by
 )
 
-// reserved are the names of metadata that chunks have of their own.
+// reserved are the names of chunks' built-in metadata.
 var reserved = []string{sheaf.MetadataTitle, sheaf.MetadataLinks, sheaf.MetadataLabels, sheaf.MetadataFigures, sheaf.MetadataPictures, sheaf.MetadataPersonal, sheaf.MetadataAdded}
 
-// checkName says what is wrong with a name of metadata, "" for nothing.
+// checkName reports what is wrong with a name of metadata, "" for nothing.
 func checkName(name string) string {
 	if !nameRule.MatchString(name) {
 		return fmt.Sprintf("%q is no name of metadata: use lower-case letters, digits, - and _, up to 63", name)
@@ -30,8 +30,8 @@ func checkName(name string) string {
 	return ""
 }
 
-// add gives a chunk metadata, and notes that it is the chunk's own: it goes with
-// the chunk to other documents of the same bytes.
+// add gives a chunk metadata, and records that it is the chunk's own: it is copied
+// with the chunk to other documents with the same bytes.
 func add(c *sheaf.Chunk, values map[string]string) {
 	if len(values) == 0 {
 		return
@@ -40,7 +40,7 @@ func add(c *sheaf.Chunk, values map[string]string) {
 	for _, name := range strings.Fields(c.Metadata[sheaf.MetadataAdded]) {
 		own[name] = true
 	}
-	m := maps.Clone(c.Metadata) // others hold it, too
+	m := maps.Clone(c.Metadata) // the map is shared
 	if m == nil {
 		m = map[string]string{}
 	}
@@ -51,8 +51,8 @@ func add(c *sheaf.Chunk, values map[string]string) {
 	c.Metadata = m
 }
 
-// value is text as metadata holds it: in one line, without control and direction
-// characters, cut to what search filters by.
+// value normalizes text for metadata: one line, without control and direction
+// characters, cut to what search can filter by.
 func value(s string) string {
 	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {
@@ -69,8 +69,8 @@ func value(s string) string {
 	return s
 }
 
-// Union joins values of metadata of several ranges: each once, as far as there is
-// headroom.
+// Union joins metadata values of several ranges: each once, as long as there is
+// room.
 func Union(all ...string) string {
 	var parts []string
 	n := 0
@@ -85,5 +85,5 @@ func Union(all ...string) string {
 	return strings.Join(parts, listSeparator)
 }
 
-// listSeparator stands between the values of a list in metadata, which is text.
+// listSeparator separates the values of a list in metadata, which is text.
 const listSeparator = "; "

@@ -15,14 +15,14 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Checker parses and checks flows against the kinds that exist. It is safe for
-// use by many goroutines.
+// Checker parses flows and checks them against the known kinds. It is safe for
+// concurrent use.
 type Checker struct {
 	kinds      map[string]Kind
 	conditions *Conditions
 }
 
-// NewChecker knows these kinds.
+// NewChecker returns a Checker for these kinds.
 func NewChecker(kinds ...Kind) (*Checker, error) {
 	conditions, err := NewConditions()
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Checker) ParseTOML(text []byte) (*Flow, error) {
 		}
 		return nil, Invalid{{Message: "the TOML is wrong: " + err.Error()}}
 	}
-	// From here on it is what JSON would be, so that both say the same.
+	// From here on it is treated as JSON, so that both formats behave the same.
 	b, err := json.Marshal(tree)
 	if err != nil {
 		return nil, Invalid{{Message: "the TOML holds a value that JSON has not: " + err.Error()}}
@@ -74,15 +74,15 @@ func (c *Checker) ParseJSON(text []byte) (*Flow, error) {
 	return f, err
 }
 
-// maxOpen is how deep the values of a text may be nested: the flow, its nodes
-// and a node stand around a config.
+// maxOpen is how deep a text's values may be nested: a config is inside a node, the
+// nodes and the flow.
 const maxOpen = maxDepth + 4
 
 var tooDeep = fmt.Sprintf("values are nested more than %d deep", maxDepth)
 
-// shallowTOML reports whether brackets and dotted keys stay within maxOpen,
-// before the TOML library sees them: its time grows with the square of their
-// depth, and 60 KB of "a.a.a" took 107 seconds.
+// shallowTOML reports whether brackets and dotted keys stay within maxOpen, before
+// the TOML library sees them: its time is quadratic in their depth, and 60 KB of
+// "a.a.a" took 107 seconds.
 func shallowTOML(b []byte) bool {
 	open, dots := 0, 0
 	for i := 0; i < len(b); i++ {
@@ -109,9 +109,9 @@ func shallowTOML(b []byte) bool {
 	return true
 }
 
-// endOfString is where the string that begins at i ends, as TOML has it: a
-// string of three quotes may hold two before those that close it, and a
-// backslash escapes in those of double quotes.
+// endOfString returns where the string that starts at i ends, by TOML's rules: a
+// triple-quoted string may have two quotes before the closing ones, and a backslash
+// escapes in double-quoted strings.
 func endOfString(b []byte, i int) int {
 	quote := b[i]
 	long := bytes.HasPrefix(b[i:], []byte{quote, quote, quote})
@@ -123,7 +123,7 @@ func endOfString(b []byte, i int) int {
 		case b[i] == '\\' && quote == '"':
 			i++
 		case b[i] == '\n' && !long:
-			return i // it is not closed: the library says so
+			return i // unterminated: the library reports it
 		case b[i] == quote && !long:
 			return i
 		case b[i] == quote && bytes.HasPrefix(b[i:], []byte{quote, quote, quote}):
@@ -145,7 +145,7 @@ func (c *Checker) parse(text []byte) (*Flow, error) {
 	if err := CheckJSON(text); err != nil {
 		return nil, err
 	}
-	// Node by node, so that a problem names its node.
+	// Decode node by node, so that a problem names its node.
 	var raw struct {
 		Name  string            `json:"name"`
 		Scope Scope             `json:"scope"`
@@ -159,7 +159,7 @@ func (c *Checker) parse(text []byte) (*Flow, error) {
 	var problems Invalid
 	for i, r := range raw.Nodes {
 		if i == MaxNodes {
-			break // check says so
+			break // check reports this
 		}
 		var n Node
 		if err := strictly(r, &n); err != nil {
@@ -182,8 +182,8 @@ func (c *Checker) parse(text []byte) (*Flow, error) {
 	return f, nil
 }
 
-// CheckJSON refuses a text that is no JSON a flow can be. The error is an Invalid, with
-// the line where the JSON breaks off.
+// CheckJSON rejects a text that cannot be the JSON of a flow. The error is an
+// Invalid, with the line of a syntax error.
 func CheckJSON(text []byte) error {
 	err := checkJSON(text)
 	if err == nil {
@@ -204,7 +204,7 @@ func label(id string, i int) string {
 	return id
 }
 
-// strictly decodes JSON and refuses fields that v lacks.
+// strictly decodes JSON and rejects fields that v does not have.
 func strictly(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -218,12 +218,12 @@ func strictly(text []byte, v any) error {
 	return nil
 }
 
-// checkJSON refuses what decoding would let pass: a key that is given twice, a
-// second value, and nesting without end.
+// checkJSON rejects what decoding would accept: a duplicate key, a second value, and
+// unlimited nesting.
 func checkJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var keys []map[string]bool // of the objects that are open; nil for an array
+	var keys []map[string]bool // of the open objects; nil for an array
 	key := false               // the next token is a key
 	for n := 0; ; n++ {
 		t, err := d.Token()
@@ -272,7 +272,7 @@ func plain(v any) any {
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		f, _ := v.Float64() // checkJSON has seen that it is one
+		f, _ := v.Float64() // checkJSON has validated it
 		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
 			return int64(f) // 2.0 is 2 in canonical form
 		}
@@ -289,7 +289,7 @@ func plain(v any) any {
 	return v
 }
 
-// TOML is the flow as ParseTOML reads it.
+// TOML returns the flow as ParseTOML reads it.
 func (f *Flow) TOML() ([]byte, error) {
 	b, err := f.JSON()
 	if err != nil {
@@ -297,7 +297,7 @@ func (f *Flow) TOML() ([]byte, error) {
 	}
 	var head map[string]any
 	var body struct {
-		Nodes []map[string]any `json:"node"` // as tables of their own
+		Nodes []map[string]any `json:"node"` // written as tables
 	}
 	for _, v := range []any{&head, &body} {
 		d := json.NewDecoder(bytes.NewReader(b))
@@ -319,8 +319,8 @@ func (f *Flow) TOML() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// check says all that is wrong with a flow of so many nodes, nil for nothing,
-// and fills in its defaults.
+// check reports everything that is wrong with a flow of nodes nodes, nil for
+// nothing, and fills in its defaults.
 func (c *Checker) check(f *Flow, nodes int) (problems Invalid) {
 	add := func(node, field, format string, args ...any) {
 		problems = append(problems, Problem{Node: node, Field: field, Message: fmt.Sprintf(format, args...)})
@@ -361,7 +361,7 @@ func (c *Checker) check(f *Flow, nodes int) (problems Invalid) {
 		c.node(&n, known, read, func(field, format string, args ...any) { add(label(n.ID, i), field, format, args...) })
 	}
 	if problems != nil {
-		return problems // the rest would follow from these
+		return problems // the rest would be consequential
 	}
 	order, stuck := f.order()
 	if stuck != nil {
@@ -372,7 +372,7 @@ func (c *Checker) check(f *Flow, nodes int) (problems Invalid) {
 	return problems
 }
 
-// node checks what a node says by itself.
+// node checks a node on its own.
 func (c *Checker) node(n *Node, known, read map[string]bool, problem func(field, format string, args ...any)) {
 	kind, ok := c.kinds[n.Kind]
 	if !ok {
@@ -432,7 +432,7 @@ func (c *Checker) node(n *Node, known, read map[string]bool, problem func(field,
 	}
 }
 
-// ports checks that what flows on each edge is what its node takes.
+// ports checks that each edge carries a type that its node accepts.
 func (c *Checker) ports(order []*Node, add func(node, field, format string, args ...any)) {
 	out := map[string]Port{}
 	for _, n := range order {
@@ -442,7 +442,7 @@ func (c *Checker) ports(order []*Node, add func(node, field, format string, args
 		for i, from := range n.From {
 			port := out[from]
 			if port == "" {
-				continue // said of the node that feeds it
+				continue // reported for the node that feeds it
 			}
 			if !slices.Contains(kind.In, port) {
 				add(n.ID, "from", "%s gives %s, and the kind %s takes %s", from, port, n.Kind, list(kind.In))
@@ -468,7 +468,7 @@ func list(ports []Port) string {
 	return strings.Join(names, " or ")
 }
 
-// cycle finds a way around among nodes that wait for each other.
+// cycle finds a cycle among nodes that wait for each other.
 func cycle(stuck []*Node) []string {
 	by := map[string]*Node{}
 	for _, n := range stuck {
@@ -482,7 +482,7 @@ func cycle(stuck []*Node) []string {
 			return path
 		}
 		path = append(path, n.ID)
-		// A node that is stuck reads one that is.
+		// A stuck node reads a stuck node.
 		i := slices.IndexFunc(n.From, func(id string) bool { return by[id] != nil })
 		n = by[n.From[i]]
 	}

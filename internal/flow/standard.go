@@ -14,8 +14,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// StandardName is the flow of documents that name no other. Every tenant has
-// it, in one version that nobody changes.
+// StandardName is the flow of documents that name no other. Every tenant has it, in
+// a single immutable version.
 const StandardName = "standard"
 
 // StandardFlow is the pipeline of documents that name no flow.
@@ -29,12 +29,12 @@ func StandardFlow() *Flow {
 	}}
 }
 
-// DefaultChecker knows the kinds that executors run. It is made on first use,
-// since declaring the expressions takes milliseconds and a megabyte.
+// DefaultChecker checks against the kinds that executors run. It is made on first
+// use, because declaring the expressions takes milliseconds and a megabyte.
 var DefaultChecker = sync.OnceValues(func() (*Checker, error) { return NewChecker(Kinds()...) })
 
-// Read reads a flow in the form that is given, JSON or TOML, and refuses one
-// that executors do not run. Errors about the flow are an Invalid.
+// Read reads a flow from JSON or TOML, and rejects one that executors cannot run.
+// Errors about the flow are an Invalid.
 func Read(text []byte, isTOML bool) (*Flow, error) {
 	c, err := DefaultChecker()
 	if err != nil {
@@ -54,8 +54,8 @@ func Read(text []byte, isTOML bool) (*Flow, error) {
 	return read, nil
 }
 
-// Digest names a flow by what it does: the xxhash64 of its canonical form
-// without its name, 16 hex.
+// Digest identifies what a flow does: the xxhash64 of its canonical form without its
+// name, 16 hex.
 func (f *Flow) Digest() (string, error) {
 	unnamed := *f
 	unnamed.Name = ""
@@ -63,9 +63,9 @@ func (f *Flow) Digest() (string, error) {
 	return fmt.Sprintf("%016x", xxhash.Sum64(b)), err
 }
 
-// unsupported says what of a valid flow executors cannot do. In the mode nodes
-// the node of kind chunk has a task, which parses too, the node of kind index has
-// one, which embeds too, and so has each node between them that does work.
+// unsupported reports what executors cannot do in a valid flow. In the mode nodes,
+// the chunk node's task also parses, the index node's task also embeds, and each
+// working node between them has a task.
 func unsupported(f *Flow) (problems Invalid) {
 	add := func(node, field, format string, args ...any) {
 		problems = append(problems, Problem{Node: node, Field: field, Message: fmt.Sprintf(format, args...)})
@@ -83,7 +83,7 @@ func unsupported(f *Flow) (problems Invalid) {
 		for _, field := range []string{"on_failure", "pool", "retry"} {
 			switch {
 			case !own[field]:
-			case f.Mode == ModeWhole && !Writes(n.Kind) && Over(n.Kind) == "": // said below
+			case f.Mode == ModeWhole && !Writes(n.Kind) && Over(n.Kind) == "": // reported below
 				add(n.ID, field, "in the mode whole all nodes of a range run in one task; leave %s out, or set mode to nodes", field)
 			case n.Kind == "parse":
 				add(n.ID, field, "the task of the node of kind chunk parses too; leave %s out, or give it to that", field)
@@ -125,7 +125,7 @@ type Versions interface {
 	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
 }
 
-// Find reads a version that a tenant has, its own or the one that everybody has.
+// Find reads a version that a tenant has: its own, or the standard one.
 func Find(ctx context.Context, store Versions, tenantID string, ref Ref) (*taskstore.FlowVersion, error) {
 	if ref.Name != StandardName {
 		return store.Flow(ctx, tenantID, ref.Name, ref.Version)
