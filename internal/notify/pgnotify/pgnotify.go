@@ -1,6 +1,6 @@
-// Package pgnotify carries notifications between processes that share a
-// PostgreSQL, by LISTEN and NOTIFY. One may be lost while a connection is down;
-// one is made up when it is back, and receivers poll besides.
+// Package pgnotify carries notifications between processes that share a PostgreSQL,
+// by LISTEN and NOTIFY. One may be lost while a connection is down; receivers get
+// one when it is back, and also poll.
 package pgnotify
 
 import (
@@ -22,30 +22,30 @@ import (
 
 var _ notify.Remote = (*Channel)(nil)
 
-// Config adjusts a client; the zero value of each field is ready to use.
+// Config configures a client; the zero value of each field is ready to use.
 type Config struct {
-	Listen   []string      // channels whose notifications are received; none: the client only sends
-	MinWait  time.Duration // before the first attempt to reconnect, doubling from then on; 0 means 250 ms
-	MaxWait  time.Duration // between attempts at most; 0 means 15 s
-	PingIdle time.Duration // a connection idle for so long is pinged; 0 means 30 s
+	Listen   []string      // channels to receive notifications on; none: the client only sends
+	MinWait  time.Duration // before the first attempt to reconnect, then doubling; 0 means 250 ms
+	MaxWait  time.Duration // maximum between attempts; 0 means 15 s
+	PingIdle time.Duration // a connection idle for this long is pinged; 0 means 30 s
 	Log      *slog.Logger  // nil means slog.Default
 
-	// RootCAs are the authorities that the server's certificate is checked
-	// against; the connection is then encrypted. nil leaves both to the DSN.
+	// RootCAs are the authorities for checking the server's certificate; the connection
+	// is then encrypted. nil leaves both to the DSN.
 	RootCAs *x509.CertPool
 }
 
-// Client keeps two connections of its own: one that listens, if it does, and one
-// that sends, from the first notification on.
+// Client has two connections of its own: one that listens, if it has channels to
+// listen on, and one that sends, opened with the first notification.
 type Client struct {
 	cfg      Config
 	conn     *pgx.ConnConfig
 	self     string              // payload of its own notifications, which it does not receive
-	received map[string]*Channel // those it listens to, by name
+	received map[string]*Channel // channels it listens on, by name
 	cancel   context.CancelFunc
 	ended    chan struct{}
 
-	sending chan struct{} // holds a token while nobody sends
+	sending chan struct{} // holds a token while no one is sending
 	sender  *pgx.Conn     // nil before the first notification and after an error
 }
 
@@ -56,12 +56,12 @@ type Channel struct {
 	signal notify.Signal
 
 	mu     sync.Mutex
-	queued bool // a notification waits for its turn to be sent
+	queued bool // a notification is waiting to be sent
 }
 
-// Open starts listening on the PostgreSQL that dsn names. The first connection
-// is made in the background: a server that is not up yet is waited for. The
-// error is ErrInvalid when dsn cannot be read.
+// Open starts listening on the PostgreSQL at dsn. It connects in the background and
+// waits for a server that is not up yet. The error is ErrInvalid when dsn cannot be
+// parsed.
 func Open(dsn string, cfg Config) (*Client, error) {
 	if cfg.MinWait <= 0 {
 		cfg.MinWait = 250 * time.Millisecond
@@ -100,8 +100,8 @@ func Open(dsn string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Channel is the channel of that name. One that the client does not listen to
-// only sends.
+// Channel returns the named channel. A channel the client does not listen on can
+// only send.
 func (c *Client) Channel(name string) *Channel {
 	if ch := c.received[name]; ch != nil {
 		return ch
@@ -109,12 +109,12 @@ func (c *Client) Channel(name string) *Channel {
 	return &Channel{client: c, name: name}
 }
 
-// Notifications implements notify.Remote: it receives when another process
-// notified and when the connection was made anew, and is closed by the client's
-// Close. It is nil for a channel that only sends.
+// Notifications implements notify.Remote: it receives when another process notified
+// and after each reconnect, and is closed by the client's Close. It is nil for a
+// send-only channel.
 func (ch *Channel) Notifications() <-chan struct{} { return ch.signal }
 
-// run listens and reconnects until ctx ends.
+// run listens and reconnects until ctx is done.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.ended)
 	defer func() {
@@ -141,8 +141,8 @@ func (c *Client) run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// listen receives on one connection until it fails. listened says that it got as
-// far as to receive.
+// listen receives on one connection until it fails. listened reports whether it got
+// as far as receiving.
 func (c *Client) listen(ctx context.Context) (listened bool, err error) {
 	conn, err := pgx.ConnectConfig(ctx, c.conn.Copy())
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Client) listen(ctx context.Context) (listened bool, err error) {
 		}
 	}
 	for _, ch := range c.received {
-		ch.signal.Notify() // for what was sent while nobody listened
+		ch.signal.Notify() // for notifications sent while not listening
 	}
 	for {
 		idle, cancel := context.WithTimeout(ctx, c.cfg.PingIdle)
@@ -181,9 +181,9 @@ func (c *Client) listen(ctx context.Context) (listened bool, err error) {
 	}
 }
 
-// Notify implements notify.Remote. Calls that come while another is being sent
-// share the next one. The error is ErrUnavailable; the notification is then
-// lost, and the others find the work when they poll.
+// Notify implements notify.Remote. Calls made while another is being sent share the
+// next one. The error is ErrUnavailable; the notification is then lost, and
+// receivers find the work by polling.
 func (ch *Channel) Notify(ctx context.Context) error {
 	ch.mu.Lock()
 	shared := ch.queued
@@ -207,8 +207,8 @@ func (ch *Channel) Notify(ctx context.Context) error {
 	default:
 	}
 
-	// A connection may have died since the last notification, so one that is not
-	// new gets a second try on a new one: receivers tell no difference.
+	// A connection may have died since the last notification, so one that is not fresh
+	// gets a second try on a new one: duplicates are harmless.
 	var err error
 	for fresh := false; !fresh; {
 		if c.sender == nil {
@@ -253,7 +253,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// closeConn says good-bye, for a second at most.
+// closeConn closes the connection gracefully, within a second.
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
