@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Fallback is a Lock over two engines: Second decides while First does not
-// answer, so that the loops that need only Second go on. Candidates that see
-// First differently may both hold it, which costs leaders no more than doubled
-// work. The holder by Second moves to First as soon as it answers.
+// Fallback is a Lock over two engines: Second decides while First does not respond,
+// so that loops that need only Second continue. Candidates that see First
+// differently may both hold it, which only doubles the leaders' work. A holder by
+// Second moves to First as soon as it responds.
 type Fallback struct{ First, Second Lock }
 
-// ask gives First a tenth of the lease, so that a hung engine costs no term.
+// ask gives First a tenth of the lease, so that a hung engine does not cost a term.
 func (f Fallback) ask(ctx context.Context, ttl time.Duration, call func(context.Context, string, time.Duration) (bool, error), token string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, ttl/10)
 	defer cancel()
@@ -36,13 +36,13 @@ func (f Fallback) Renew(ctx context.Context, token string, ttl time.Duration) (b
 	case held:
 		return true, nil
 	}
-	// Another has First, or this one has held by Second alone.
+	// Another candidate has First, or this one holds only Second.
 	if held, err = f.Second.Renew(ctx, token, ttl); err != nil || !held {
 		return false, err
 	}
 	held, err = f.ask(ctx, ttl, f.First.Acquire, token)
 	if err != nil {
-		return true, nil // it is away again
+		return true, nil // it is down again
 	}
 	return held, f.Second.Release(ctx, token)
 }

@@ -15,29 +15,29 @@ var (
 	_ Leader = Always{}
 )
 
-// Lock is a lease that one token holds at a time, stored by an engine that all
-// candidates reach. Its methods end when ctx does.
+// Lock is a lease that one token holds at a time, stored in an engine that all
+// candidates can reach. Its methods return when ctx is done.
 type Lock interface {
-	// Acquire makes token the holder for ttl if the lock is free, has run out
-	// or is token's already, and reports whether it is token's now.
+	// Acquire makes token the holder for ttl if the lock is free, has expired or is
+	// already token's, and reports whether token holds it now.
 	Acquire(ctx context.Context, token string, ttl time.Duration) (bool, error)
-	// Renew makes the lease end ttl from now, if token still holds it.
+	// Renew extends the lease to ttl from now, if token still holds it.
 	Renew(ctx context.Context, token string, ttl time.Duration) (bool, error)
 	// Release frees the lock if token holds it.
 	Release(ctx context.Context, token string) error
 }
 
 // Campaign is the Leader over a Lock. The holder relies on its lease for TTL −
-// Margin from the start of the request that got it, by its own monotonic clock,
-// so that its term ends before anybody else's can begin as long as the clocks
-// run at about the same speed. Every term has a token of its own: a candidate
-// that slept through its term cannot renew the next one.
+// Margin from the start of the request that obtained it, by its own monotonic clock,
+// so that its term ends before another can begin as long as clocks run at about the
+// same speed. Every term has its own token: a candidate that slept through its term
+// cannot renew the next one.
 type Campaign struct {
 	Lock   Lock
 	Name   string        // for the log
 	TTL    time.Duration // 0 means 15 s
-	Every  time.Duration // between attempts to win or to renew; 0 means TTL / 3
-	Jitter time.Duration // added to Every at random; 0 means Every / 5
+	Every  time.Duration // between attempts to acquire or renew; 0 means TTL / 3
+	Jitter time.Duration // maximum random addition to Every; 0 means Every / 5
 	Margin time.Duration // by which a term ends before the lease; 0 means TTL / 15
 	Log    *slog.Logger  // nil means slog.Default
 }
@@ -47,9 +47,9 @@ var (
 	errTermExpired = errors.New("the lease could not be renewed in time")
 )
 
-// Run implements Leader. It returns nil when ctx ends, after lead has returned
-// and the lease was given up. An engine that does not answer ends the term when
-// the lease does, not the campaign.
+// Run implements Leader. It returns nil when ctx is done, after lead has returned
+// and the lease was released. An unresponsive engine ends the term when the lease
+// expires, but not the campaign.
 func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) error {
 	p := *c
 	if p.TTL <= 0 {
@@ -88,8 +88,8 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context)) erro
 	return nil
 }
 
-// term leads until the lease is lost, its validity expires, lead returns
-// or ctx ends; it returns when lead has.
+// term leads until the lease is lost, its validity expires, lead returns or ctx is
+// done; it returns when lead has.
 func (c *Campaign) term(ctx context.Context, token string, validUntil time.Time, lead func(ctx context.Context)) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -125,11 +125,11 @@ func (c *Campaign) term(ctx context.Context, token string, validUntil time.Time,
 
 	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Every)
 	defer cancel()
-	err := c.Lock.Release(release, token) // or else it runs out
+	err := c.Lock.Release(release, token) // otherwise it expires
 	c.Log.Info("not leading any more", "cause", context.Cause(ctx), "release_error", err)
 }
 
-// pause sleeps for d and some jitter, and reports whether ctx still lives.
+// pause sleeps for d plus jitter, and reports whether ctx is still live.
 func (c *Campaign) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d + rand.N(max(c.Jitter, 1)))
 	defer timer.Stop()
@@ -140,11 +140,11 @@ func (c *Campaign) pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Always is the Leader of a process that is the only one.
+// Always is the Leader of the only process.
 type Always struct{}
 
-// Run leads until ctx ends; should lead return before that, it is called again
-// after a second.
+// Run leads until ctx is done; if lead returns earlier, it is called again after a
+// second.
 func (Always) Run(ctx context.Context, lead func(ctx context.Context)) error {
 	for ctx.Err() == nil {
 		lead(ctx)

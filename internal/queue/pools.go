@@ -10,26 +10,26 @@ import (
 	"sheaf"
 )
 
-// Pools is a queue that hands out the tasks of pools beside those of no pool, or
-// alone. A queue with a memory of its own holds no hint of a task in a pool:
-// which executors may take it is for the store to say, so Of reads the store and
-// is this process's own. All else is the embedded queue's.
+// Pools is a queue that hands out the tasks of pools, together with tasks of no pool
+// or alone. A queue with its own memory holds no hints of tasks in pools: the store
+// decides which executors may take them, so Of reads the store and is private to
+// this process. Everything else goes to the embedded queue.
 type Pools struct {
 	Queue       // of the tasks of no pool
-	Of    Queue // of those of the pools; notified of nothing by others
-	Only  bool  // the tasks of no pool are not for this worker
-	// Look is how often the store is asked for tasks of the pools while there is
-	// work of other kinds, and nobody notifies.
+	Of    Queue // of the pools' tasks; receives no notifications from others
+	Only  bool  // this worker does not take tasks of no pool
+	// Look is how often the store is checked for pool tasks while there is other work
+	// and no notification.
 	Look time.Duration
 
 	mu     sync.Mutex
 	looked time.Time
-	first  bool                // the pools have the first turn of the next Take
-	taken  map[string]struct{} // ids from Of that are not acked; Of bounds them
+	first  bool                // the pools go first in the next Take
+	taken  map[string]struct{} // unacked ids from Of, which bounds them
 }
 
-// Take implements Hints. The two take turns at being asked first, so that with
-// few slots neither waits for the other to be empty.
+// Take implements Hints. The two queues alternate at going first, so that with few
+// slots neither starves the other.
 func (p *Pools) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) (got []sheaf.Hint, err error) {
 	p.mu.Lock()
 	p.first = !p.first
@@ -39,7 +39,7 @@ func (p *Pools) Take(ctx context.Context, workerID string, slots int, skip []she
 	}
 	p.mu.Unlock()
 	if stale {
-		// The notification is for the Take below, and for nobody's Wait.
+		// The notification is for the Take below, not for a Wait.
 		if err := errors.Join(p.Of.Notify(ctx), p.Of.Wait(ctx, 0)); err != nil {
 			return nil, err
 		}
@@ -63,12 +63,12 @@ func (p *Pools) Take(ctx context.Context, workerID string, slots int, skip []she
 	}
 	err = errors.Join(ask(first), ask(!first))
 	if len(got) > 0 {
-		return got, nil // the next call meets what failed again
+		return got, nil // the next call hits the failure again
 	}
 	return nil, err
 }
 
-// note remembers that hints came from Of; the caller holds mu.
+// note records that hints came from Of; the caller holds mu.
 func (p *Pools) note(hints []sheaf.Hint) {
 	for _, h := range hints {
 		if p.taken == nil {
@@ -90,7 +90,7 @@ func (p *Pools) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	return p.Queue.Ack(ctx, h, running)
 }
 
-// Done implements Hints. Either forgets what it does not know.
+// Done implements Hints. Each queue ignores tasks it does not know.
 func (p *Pools) Done(ctx context.Context, tenantID, taskID string) error {
 	return errors.Join(p.Of.Done(ctx, tenantID, taskID), p.Queue.Done(ctx, tenantID, taskID))
 }
@@ -108,14 +108,14 @@ func (p *Pools) Recover(ctx context.Context, workerID string, minIdle time.Durat
 	return append(hints, more...), errors.Join(err, failed)
 }
 
-// Wait implements Notifier. Either queue ends it. The pools are looked at after
-// it in any case: who made a task there has notified the embedded queue.
+// Wait implements Notifier. Either queue ends it. The next Take checks the pools in
+// any case: whoever made a task there notified the embedded queue.
 func (p *Pools) Wait(ctx context.Context, d time.Duration) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var freed sync.WaitGroup
 	freed.Go(func() {
-		if p.Of.Wait(both, d) == nil { // a place under a cap became free
+		if p.Of.Wait(both, d) == nil { // a slot under a cap became free
 			cancel()
 		}
 	})

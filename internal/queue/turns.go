@@ -2,21 +2,21 @@ package queue
 
 import "sheaf"
 
-// Of the hints of one lane the nearest to publishing a document goes first. Two
-// turns are reserved for those that would wait for ever behind a stream of others:
-// a large document moves beside small ones, and what has waited long is served
-// whatever has begun since. The script that takes from Redis has the same turns.
+// Within a lane the hint nearest to publishing a document goes first. Two turns are
+// reserved for hints that would otherwise starve: a large document progresses beside
+// small ones, and what has waited long is served regardless of what has started
+// since. The script that takes from Redis has the same turns.
 const (
-	BulkEvery = 4  // hints of a lane, of which the last is bulk if there is some
-	AgedEvery = 16 // hints of a lane, of which the last is the one that has waited longest, if that is aged
+	BulkEvery = 4  // one in this many hints of a lane is bulk, if there is any
+	AgedEvery = 16 // one in this many hints of a lane is the longest-waiting, if aged
 )
 
-// Turns counts what a tenant's lanes have handed out. The zero value is ready
-// to use; it is not safe for concurrent use.
+// Turns counts what a tenant's lanes have handed out. The zero value is ready to
+// use. It is not safe for concurrent use.
 type Turns struct{ taken [len(sheaf.Lanes) + 1]int }
 
-// Next takes the hint whose turn it is out of hints, which are in the order of
-// taskstore.Feed.Runnable and at least one.
+// Next removes the hint whose turn it is from hints, which is not empty and in the
+// order of taskstore.Feed.Runnable.
 func (t *Turns) Next(hints []sheaf.Hint) (next sheaf.Hint, rest []sheaf.Hint) {
 	lane := hints[0].ServedIn()
 	turn := t.taken[lane] + 1

@@ -1,7 +1,7 @@
-// Package chaosqueue makes any queue behave as badly as the contract allows:
-// it loses, repeats, reorders and delays hints, and swallows notifications and
-// cancel signals. Tests put it between keeper and executor, to show that the pipeline
-// ends right all the same.
+// Package chaosqueue makes any queue behave as badly as the contract allows: it
+// loses, repeats, reorders and delays hints, and drops notifications and cancel
+// signals. Tests put it between keeper and executor to show that the pipeline still
+// ends correctly.
 package chaosqueue
 
 import (
@@ -16,18 +16,17 @@ import (
 
 var _ queue.Queue = (*Queue)(nil)
 
-// Config says how bad it gets. Shares are between 0 and 1; 0 means the default
-// and a negative one none.
+// Config sets the amount of trouble. Shares are between 0 and 1; 0 means the default
+// and a negative value none.
 type Config struct {
 	Seed     uint64        // the same seed and the same calls give the same trouble
 	Drop     float64       // share of hints, notifications and signals that are lost; default 0.10
-	Repeat   float64       // share of hints and signals that come twice; default 0.10
-	Delay    float64       // share of taken hints that are held back; default 0.10
-	MaxDelay time.Duration // for which one is held back at most; default 50 ms
-	// Unacked is the share of dropped hints that look as if their worker had
-	// died with them: nothing brings them back but the queue's own Recover or
-	// expiry. The others are acked and gone, until the keeper publishes them
-	// again. Default 0.5.
+	Repeat   float64       // share of hints and signals that are repeated; default 0.10
+	Delay    float64       // share of taken hints that are delayed; default 0.10
+	MaxDelay time.Duration // maximum delay; default 50 ms
+	// Unacked is the share of dropped hints that look as if their worker died with
+	// them: only the queue's own Recover or expiry brings them back. The others are
+	// acked and gone until the keeper publishes them again. Default 0.5.
 	Unacked float64
 }
 
@@ -45,7 +44,7 @@ type Queue struct {
 	counts Counts
 }
 
-// held is a hint that comes later.
+// held is a delayed hint.
 type held struct {
 	hint sheaf.Hint
 	due  time.Time
@@ -65,7 +64,7 @@ func New(inner queue.Queue, cfg Config) *Queue {
 	return &Queue{Queue: inner, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0))}
 }
 
-// Counts reports the trouble made so far.
+// Counts returns the trouble made so far.
 func (q *Queue) Counts() Counts {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +80,7 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	q.mu.Lock()
 	var (
 		sent []sheaf.Hint
-		from []int // index in hints of each that is sent
+		from []int // index in hints of each hint sent
 	)
 	for i, h := range hints {
 		if q.chance(q.cfg.Drop) {
@@ -106,7 +105,7 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	}
 	accepted := len(hints)
 	for _, i := range from[n:] {
-		accepted = min(accepted, i) // some behind it may be in: they come again
+		accepted = min(accepted, i) // some after it may have been accepted: they are repeated
 	}
 	return accepted, nil
 }
@@ -121,7 +120,7 @@ func (q *Queue) shuffle(n int, swap func(i, j int)) {
 	}
 }
 
-// Take loses, repeats, reorders and holds back hints on their way out.
+// Take loses, repeats, reorders and delays hints on their way out.
 func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
 	if slots <= 0 {
 		return nil, nil
@@ -161,18 +160,18 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 
 	for _, h := range spent {
 		if err := q.Queue.Ack(ctx, h, false); err != nil {
-			continue // then it is one that nobody acked
+			continue // then it stays unacked
 		}
 	}
 	return got, nil
 }
 
-// hold keeps a hint for a random while; q.mu is held.
+// hold delays a hint by a random time; q.mu is held.
 func (q *Queue) hold(h sheaf.Hint) {
 	q.held = append(q.held, held{h, time.Now().Add(time.Duration(q.rng.Int64N(int64(q.cfg.MaxDelay))))})
 }
 
-// release gives out held hints whose time has come.
+// release returns delayed hints that are due.
 func (q *Queue) release(slots int, skip []sheaf.TaskKind) []sheaf.Hint {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -206,7 +205,7 @@ func (q *Queue) Notify(ctx context.Context) error {
 	return q.Queue.Notify(ctx)
 }
 
-// NotifyChange is lost now and then.
+// NotifyChange loses some notifications.
 func (q *Queue) NotifyChange(ctx context.Context) error {
 	if q.loses() {
 		return nil
@@ -214,7 +213,7 @@ func (q *Queue) NotifyChange(ctx context.Context) error {
 	return q.Queue.NotifyChange(ctx)
 }
 
-// loses decides whether one notification is lost.
+// loses decides whether a notification is lost.
 func (q *Queue) loses() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"sheaf"
 )
 
-// pipeline is what documents do with a queue, as the store does it: a plan, then
-// the ranges that it yields, then the end.
+// pipeline simulates what documents do with a queue, as the store does it: a plan,
+// then its ranges, then the finalize task.
 type pipeline struct {
 	h      Harness
 	tenant string
 	left   map[string]*paper // by task
-	worked int               // tasks that ran, attempts that failed included
+	worked int               // tasks that ran, including failed attempts
 	ended  []*paper          // published, in that order
 }
 
@@ -25,7 +25,7 @@ type paper struct {
 	ranges int
 	open   int
 	place  time.Time
-	begun  int // pipeline.worked when it came
+	begun  int // pipeline.worked when it was added
 }
 
 // add queues a document.
@@ -39,7 +39,7 @@ func (p *pipeline) task(d *paper, kind sheaf.TaskKind, phase sheaf.Phase, place 
 	p.left[id] = d
 }
 
-// ran ends a task that was handed out, and adds what follows from it.
+// ran ends a task that was handed out, and adds its successors.
 func (p *pipeline) ran(t *testing.T, hint sheaf.Hint) {
 	t.Helper()
 	finish(t, p.h, hint)
@@ -64,9 +64,9 @@ func (p *pipeline) ran(t *testing.T, hint sheaf.Hint) {
 	}
 }
 
-// testEqualDocuments: of documents that are alike the k-th is published when as
-// much has been done as k of them and one for each slot take, whichever of the
-// running tasks ends first, and whatever is tried again.
+// testEqualDocuments: of equal documents the k-th is published within the work of k
+// documents plus one per slot, whichever running task ends first and whatever is
+// retried.
 func testEqualDocuments(t *testing.T, h Harness) {
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -111,16 +111,15 @@ func testEqualDocuments(t *testing.T, h Harness) {
 	})
 }
 
-// testLargeBesideSmall: a document of many ranges beside a stream of small ones,
-// of which there is always another. Each small one is through soon, and the
-// large one has its share of the turns.
+// testLargeBesideSmall: a large document beside an endless stream of small ones.
+// Each small one is finished soon, and the large one gets its share of the turns.
 func testLargeBesideSmall(t *testing.T, h Harness) {
 	p := &pipeline{h: h, tenant: "mixed", left: map[string]*paper{}}
 	now := time.Now().Add(-time.Minute)
 	p.add("large", 10_000, now)
 	bulk, small := 0, 0
 	for turn := range 800 {
-		if h.Store.Left() == 0 || turn%4 == 1 { // a small document is three tasks, and one turn of four is the large one's
+		if h.Store.Left() == 0 || turn%4 == 1 { // a small document is three tasks, and one turn in four is the large one's
 			small++
 			p.add(fmt.Sprint("small", small), 1, now.Add(time.Duration(small)*time.Millisecond))
 		}
@@ -147,9 +146,9 @@ func testLargeBesideSmall(t *testing.T, h Harness) {
 	}
 }
 
-// testPhasesDoNotStarve: neither does a stream of documents that begin keep back
-// ranges of one that has begun, nor a stream of ranges, as of many that are tried
-// again, a plan that has waited for longer than the ageing bound.
+// testPhasesDoNotStarve: a stream of new documents does not hold up ranges of one in
+// progress, and a stream of ranges, as from many retries, does not hold up a plan
+// older than the ageing bound.
 func testPhasesDoNotStarve(t *testing.T, h Harness) {
 	until := func(what, task string, most int, more func(i int)) {
 		t.Helper()
@@ -191,8 +190,8 @@ func testPhasesDoNotStarve(t *testing.T, h Harness) {
 	serveAll(t, h)
 }
 
-// testPlaces: within a lane and phase the earlier place goes first, whichever
-// was published first, and what is tried again keeps its own.
+// testPlaces: within a lane and phase the earlier place goes first, regardless of
+// the order of publication, and a retried task keeps its place.
 func testPlaces(t *testing.T, h Harness) {
 	now := time.Now().Add(-time.Minute)
 	add := func(after time.Duration) string {
@@ -209,7 +208,7 @@ func testPlaces(t *testing.T, h Harness) {
 		t.Fatalf("took %v first, want %s", hints, first)
 	}
 	claim(t, h, hints[0])
-	h.Store.Finish(first, true) // it will be tried again
+	h.Store.Finish(first, true) // it will be retried
 	if err := h.Queue.Done(t.Context(), "a", first); err != nil {
 		t.Fatal(err)
 	}

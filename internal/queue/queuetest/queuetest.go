@@ -1,5 +1,5 @@
-// Package queuetest holds the behaviour that every queue.Queue shows, as one
-// suite that each engine's tests run.
+// Package queuetest specifies the behaviour of every queue.Queue as a suite that
+// each engine's tests run.
 package queuetest
 
 import (
@@ -20,25 +20,25 @@ import (
 	"sheaf/internal/queue"
 )
 
-// Harness is one fresh queue and the store it works for.
+// Harness is a fresh queue and the store it works for.
 type Harness struct {
 	Queue queue.Queue
 	Store *Store
-	// Second opens the same queue as another process would; nil when the
-	// queue does not leave its process, which leaves those tests out.
+	// Second opens the same queue as another process would; nil if the queue is limited
+	// to one process, in which case those tests are skipped.
 	Second func(t *testing.T) queue.Queue
-	// Window is the number of hints that a tenant's lane holds; 0 when the
-	// queue holds none itself.
+	// Window is the number of hints a tenant's lane holds; 0 if the queue holds none
+	// itself.
 	Window int
-	// Lose makes the queue's engine forget everything; nil when there is nothing to lose.
+	// Lose makes the queue's engine forget everything; nil if there is nothing to lose.
 	Lose func(t *testing.T)
-	// Ops counts requests to the queue's engine so far: queries, commands.
+	// Ops counts requests to the queue's engine so far: queries or commands.
 	Ops func() int64
-	// IdleOps is how many requests a Take may make that finds nothing.
+	// IdleOps is how many requests a Take that finds nothing may make.
 	IdleOps int64
 }
 
-// Run runs the suite on queues that open makes, a fresh one for each test.
+// Run runs the suite on queues made by open, a fresh one per test.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	tests := []struct {
 		name string
@@ -151,7 +151,7 @@ func testNoBankedCredit(t *testing.T, h Harness) {
 	h.Store.Add("early", sheaf.LaneNormal, 1)
 	serve(t, h, 1, 1, func(sheaf.Hint) {})
 	h.Store.Add("steady", sheaf.LaneNormal, 1000)
-	serve(t, h, 1, 300, func(sheaf.Hint) {}) // early has nothing meanwhile
+	serve(t, h, 1, 300, func(sheaf.Hint) {}) // early has no work meanwhile
 	h.Store.Add("early", sheaf.LaneNormal, 500)
 	served := make(map[string]int)
 	serve(t, h, 1, 100, func(hint sheaf.Hint) { served[hint.TenantID]++ })
@@ -163,7 +163,7 @@ func testNoBankedCredit(t *testing.T, h Harness) {
 func testDebt(t *testing.T, h Harness) {
 	h.Store.Add("steady", sheaf.LaneNormal, 1500)
 	cost := make(map[string]int)
-	waits := false // a task of the tenant that has one at a time
+	waits := false // the tenant with one task at a time has one waiting
 	for takes := 0; cost["steady"] < 1000 && takes < 3000; takes++ {
 		if !waits {
 			h.Store.AddTask(sheaf.Hint{TenantID: "comer", Lane: sheaf.LaneNormal, Cost: 50, Kind: sheaf.KindParse}, time.Now())
@@ -225,9 +225,9 @@ func testCapFreed(t *testing.T, h Harness) {
 	}
 }
 
-// testFilledCapFreed fills a tenant's cap with slots that are as many, so that
-// nobody asks for more and is refused. Who ends the task may serve another tenant
-// next: whoever waits must learn of the place.
+// testFilledCapFreed fills a tenant's cap with exactly as many slots, so that no
+// Take is refused. The worker that ends the task may serve another tenant next, so a
+// waiter must be notified of the slot.
 func testFilledCapFreed(t *testing.T, h Harness) {
 	h.Store.SetTenant("a", 1, 2)
 	h.Store.Add("a", sheaf.LaneNormal, 4)
@@ -258,9 +258,9 @@ func testFilledCapFreed(t *testing.T, h Harness) {
 	}
 }
 
-// testFilled takes, claims and ends tasks of two tenants in any order. As long
-// as a tenant has tasks and places under its cap, a free slot gets one of them,
-// without a notification and without a wait.
+// testFilled takes, claims and ends tasks of two tenants in any order. As long as a
+// tenant has tasks and slots under its cap, a free slot gets one of them, without a
+// notification or a wait.
 func testFilled(t *testing.T, h Harness) {
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -349,7 +349,7 @@ func testWindow(t *testing.T, h Harness) {
 	}
 	publish(h.Window)
 	publish(0)
-	// What brings a document to its end has capacity beside a full window of plans.
+	// Finishing a document has capacity beside a window full of plans.
 	end := h.Store.AddTask(sheaf.Hint{TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindFinalize, Phase: sheaf.PhaseFinish}, time.Now())
 	if n, err := h.Queue.Publish(t.Context(), "a", sheaf.LaneNormal, []sheaf.Hint{{TaskID: end, TenantID: "a", Lane: sheaf.LaneNormal, Cost: 1, Kind: sheaf.KindFinalize}}); err != nil || n != 1 {
 		t.Fatalf("the end of a document was accepted %d times, %v", n, err)
@@ -360,7 +360,7 @@ func testWindow(t *testing.T, h Harness) {
 	}
 	run(t, h, first[0])
 	taken := take(t, h.Queue, worker, 5)
-	publish(0) // taken and not acked still takes capacity
+	publish(0) // taken but unacked still takes capacity
 	for i, hint := range taken {
 		if want := fmt.Sprintf("a-%06d", i+1); hint.TaskID != want {
 			t.Errorf("hint %d is %s, want %s", i, hint.TaskID, want)
@@ -444,7 +444,7 @@ func testAckDone(t *testing.T, h Harness) {
 		t.Fatalf("took %d under a cap of 2", len(first))
 	}
 	claim(t, h, first[0])
-	// The second hint was spent: its task is gone by other means.
+	// The second hint was spent: its task ended by other means.
 	h.Store.Claim(first[1].TaskID)
 	h.Store.Finish(first[1].TaskID, false)
 	ack(t, h.Queue, first[1], false)
@@ -460,8 +460,8 @@ func testAckDone(t *testing.T, h Harness) {
 	}
 }
 
-// testAckTogether lets hints of several tenants and lanes be acked and their
-// tasks end all at once: every second one runs, the others are spent.
+// testAckTogether acks hints of several tenants and lanes, and ends their tasks, all
+// at once: every second task runs, the others' hints are spent.
 func testAckTogether(t *testing.T, h Harness) {
 	const each, most = 8, 6
 	for i := range 3 {
@@ -480,7 +480,7 @@ func testAckTogether(t *testing.T, h Harness) {
 		for i, hint := range hints {
 			h.Store.Claim(hint.TaskID)
 			runs := i%2 == 0
-			if !runs { // gone by other means
+			if !runs { // ended by other means
 				h.Store.Finish(hint.TaskID, false)
 			}
 			together.Go(func() { ack(t, h.Queue, hint, runs) })
@@ -503,7 +503,7 @@ func testAckTogether(t *testing.T, h Harness) {
 		together.Wait()
 	}
 	wantEmpty(t, h)
-	// Every place is free again.
+	// Every slot is free again.
 	h.Store.Add("t0", sheaf.LaneNormal, 2*most)
 	feed(t, h)
 	if hints := take(t, h.Queue, worker, 2*most); len(hints) != most {
@@ -521,7 +521,7 @@ func testReconcile(t *testing.T, h Harness) {
 	}
 	claim(t, h, hints[0])
 	claim(t, h, hints[1])
-	h.Store.Finish(hints[0].TaskID, false) // and its executor dies before it says so
+	h.Store.Finish(hints[0].TaskID, false) // and its executor dies before reporting it
 	reconcile := func() {
 		t.Helper()
 		if err := h.Queue.Reconcile(t.Context(), h.Store.Running()); err != nil {
@@ -684,7 +684,7 @@ func testLose(t *testing.T, h Harness) {
 	if hints := take(t, h.Queue, worker, 10); len(hints) != 0 {
 		t.Errorf("took %d hints from a queue that forgot all", len(hints))
 	}
-	for i, hint := range taken { // of the time before: must do no harm
+	for i, hint := range taken { // from before the loss: must do no harm
 		ack(t, h.Queue, hint, i < 5)
 	}
 	after, err := h.Queue.RunIDs(t.Context())
@@ -798,8 +798,8 @@ func testCancel(t *testing.T, h Harness) {
 	untilClosed(t, deadline, listeners...)
 }
 
-// untilClosed receives until each listener is closed, and answers how often it
-// received, the ends included.
+// untilClosed receives until each listener is closed, and returns how often it
+// received, including the closings.
 func untilClosed[T any](t *testing.T, deadline <-chan time.Time, listeners ...<-chan T) (received int) {
 	t.Helper()
 	for i, listener := range listeners {
@@ -823,7 +823,7 @@ func testChanges(t *testing.T, h Harness) {
 		listeners = append(listeners, h.Second(t).Changes(ctx))
 	}
 	deadline := time.After(20 * time.Second)
-	for round := range 5 { // one notification a subscriber may be of its beginning
+	for round := range 5 { // one notification may be the subscriber's initial one
 		if err := h.Queue.NotifyChange(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -845,7 +845,7 @@ func testChanges(t *testing.T, h Harness) {
 	}
 }
 
-// A listener that is busy owes one run for all that came meanwhile.
+// testChangesTogether: a busy listener owes one run for all changes meanwhile.
 func testChangesTogether(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -863,7 +863,7 @@ func testChangesTogether(t *testing.T, h Harness) {
 		t.Fatal("nothing was heard")
 	}
 	cancel()
-	if more := untilClosed(t, deadline, heard); more > 3 { // one that waits, one of the listener's beginning, and the end
+	if more := untilClosed(t, deadline, heard); more > 3 { // one waiting, the listener's initial one, and the closing
 		t.Errorf("%d changes were received after one of %d", more, most)
 	}
 }
@@ -885,7 +885,7 @@ func testIdleTenants(t *testing.T, h Harness) {
 		if left := h.Store.Left(); left != 0 {
 			t.Fatalf("%d tasks are left", left)
 		}
-		take(t, h.Queue, worker, 10) // lets the emptied tenants go
+		take(t, h.Queue, worker, 10) // drops the emptied tenants
 		return float64(ops) / 200
 	}
 	few := perTake()
@@ -961,8 +961,8 @@ func testDrain(t *testing.T, h Harness) {
 	wantEmpty(t, h)
 }
 
-// work runs workers, spread over the queues and of so many slots each, together
-// with a feeder, until the store is empty. One claim in ten gives its task back.
+// work runs workers, spread over the queues and with that many slots each, together
+// with a feeder, until the store is empty. One claim in ten returns its task.
 func work(t *testing.T, h Harness, queues []queue.Queue, workers, slots int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -1015,8 +1015,8 @@ func work(t *testing.T, h Harness, queues []queue.Queue, workers, slots int) {
 	}
 }
 
-// serve takes until n hints have come, feeding as a keeper does, and runs each
-// to its end at once.
+// serve takes until n hints have come, feeding as a keeper does, and runs each to
+// completion immediately.
 func serve(t *testing.T, h Harness, slots, n int, each func(sheaf.Hint)) int {
 	t.Helper()
 	total := 0
@@ -1041,7 +1041,7 @@ func serve(t *testing.T, h Harness, slots, n int, each func(sheaf.Hint)) int {
 	return total
 }
 
-// serveAll runs everything in the store to its end, refused hints included.
+// serveAll runs everything in the store to completion, including refused hints.
 func serveAll(t *testing.T, h Harness) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -1065,7 +1065,7 @@ func serveAll(t *testing.T, h Harness) {
 	}
 }
 
-// run claims, acks, and if the claim was won finishes the task.
+// run claims and acks a hint, and finishes the task if the claim was won.
 func run(t *testing.T, h Harness, hint sheaf.Hint) {
 	t.Helper()
 	won := h.Store.Claim(hint.TaskID)
@@ -1133,7 +1133,7 @@ func notifyOne(t *testing.T, q queue.Queue) {
 	}
 }
 
-// drain receives the notifications that are left over.
+// drain receives leftover notifications.
 func drain(t *testing.T, q queue.Queue) {
 	t.Helper()
 	for range 200 {
@@ -1148,7 +1148,7 @@ func drain(t *testing.T, q queue.Queue) {
 	t.Fatal("notifications do not end")
 }
 
-// wantEmpty checks that nothing is left in the queue: no hint waits, none is out.
+// wantEmpty checks that the queue is empty: no hint is waiting or taken.
 func wantEmpty(t *testing.T, h Harness) {
 	t.Helper()
 	depths, err := h.Queue.Depths(t.Context())

@@ -14,10 +14,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// Store is as much of the task store as a queue can see, in memory: tasks that
-// are pending, running or done, a claim that only one can win, and the outbox
-// that a feeder publishes from. It implements taskstore.Feed. The zero value is
-// empty and ready to use.
+// Store is an in-memory model of the parts of the task store that a queue sees:
+// tasks that are pending, running or done, a claim that only one caller can win, and
+// the outbox that a feeder publishes from. It implements taskstore.Feed. The zero
+// value is empty and ready to use.
 type Store struct {
 	Queries atomic.Int64 // reads of the Feed so far
 
@@ -31,7 +31,7 @@ type storeTenant struct {
 	weight, cap int
 	pending     []*storeTask // in the order they should run
 	running     int
-	peak        int // most that ever ran at once
+	peak        int // maximum that ran at once
 	shared      bool
 }
 
@@ -45,7 +45,7 @@ type storeTask struct {
 
 var _ taskstore.Feed = (*Store)(nil)
 
-// SetTenant sets a tenant's share; weight 1 and cap 1,000 are what others have.
+// SetTenant sets a tenant's share; the default is weight 1 and cap 1,000.
 func (s *Store) SetTenant(id string, weight, cap int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Store) tenant(id string) *storeTenant {
 	return t
 }
 
-// Add makes n pending tasks of cost 1, kind parse, and returns their ids.
+// Add makes n pending parse tasks of cost 1, and returns their ids.
 func (s *Store) Add(tenantID string, lane sheaf.Lane, n int) []string {
 	ids := make([]string, n)
 	for i := range ids {
@@ -74,8 +74,8 @@ func (s *Store) Add(tenantID string, lane sheaf.Lane, n int) []string {
 	return ids
 }
 
-// AddTask makes a task with the given time as its place, unless it has one, and
-// returns its id.
+// AddTask makes a task, with since as its place unless it has one, and returns its
+// id.
 func (s *Store) AddTask(h sheaf.Hint, since time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,14 +126,14 @@ func (s *Store) Finish(taskID string, again bool) {
 	}
 }
 
-// State is the state of a task.
+// State returns the state of a task.
 func (s *Store) State(taskID string) sheaf.TaskState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tasks[taskID].state
 }
 
-// Peak is the largest number of tasks of the tenant that ran at once.
+// Peak is the maximum number of tasks of the tenant that ran at once.
 func (s *Store) Peak(tenantID string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +164,8 @@ func (s *Store) Running() map[string][]string {
 	return running
 }
 
-// Forget marks every pending task as not published, as the keeper does when the
-// queue has lost its memory.
+// Forget marks every pending task as unpublished, as the keeper does when the queue
+// has lost its memory.
 func (s *Store) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,15 +177,15 @@ func (s *Store) Forget() {
 	}
 }
 
-// FeedQueue publishes what is pending and not published, as the keeper does: shares
-// first, then lane by lane, marking what was accepted.
+// FeedQueue publishes unpublished pending tasks, as the keeper does: shares first,
+// then lane by lane, marking accepted ones.
 func (s *Store) FeedQueue(ctx context.Context, q queue.Queue) error {
 	s.mu.Lock()
 	type batch struct {
 		tenant string
 		share  *storeTenant
 		lanes  [4][]*storeTask
-		claims [4][]int // of each task, when it was read
+		claims [4][]int // of each task, when read
 	}
 	var batches []batch
 	for id, t := range s.tenants {
@@ -232,7 +232,7 @@ func (s *Store) FeedQueue(ctx context.Context, q queue.Queue) error {
 			}
 			s.mu.Lock()
 			for i, task := range b.lanes[lane][:n] {
-				// One that was claimed and given back meanwhile has spent its hint.
+				// A task claimed and returned meanwhile has spent its hint.
 				task.enqueued = task.claims == b.claims[lane][i]
 			}
 			s.mu.Unlock()

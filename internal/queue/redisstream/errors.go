@@ -11,8 +11,8 @@ import (
 	"sheaf"
 )
 
-// advice says, for what a Redis answers, of which kind the error is and what an
-// operator should do. The first match counts.
+// advice maps Redis's answers to the kind of error and what an operator should do.
+// The first match counts.
 var advice = []struct {
 	says string
 	kind error
@@ -41,8 +41,8 @@ var advice = []struct {
 	{"EOF", sheaf.ErrUnavailable, "Redis closed the connection; if that goes on it may expect TLS: set it in the configuration"},
 }
 
-// wrap turns an error of the client into a kind of sheaf, with the call that met
-// it and what to do. The end of the caller's own context stays what it is.
+// wrap converts a client error to a sheaf kind, with the failed call and what to do.
+// An error of the caller's context is returned unchanged.
 func wrap(ctx context.Context, call string, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil

@@ -7,15 +7,15 @@ import (
 	"sheaf"
 )
 
-// keys builds every key of one Redis. Keys that one script touches share a hash
-// tag, {tenant} or {sched}, and with it the slot of a Redis Cluster.
+// keys builds all keys of one Redis. Keys used by the same script share a hash tag,
+// {tenant} or {sched}, and therefore a Redis Cluster slot.
 type keys struct{ prefix string }
 
 func (k keys) stream(tenantID string, lane sheaf.Lane) string {
 	return fmt.Sprintf("%sq:{%s}:p%d", k.prefix, tag(tenantID), lane)
 }
 
-// waiting holds the hints of a lane that have been sorted and not yet taken.
+// waiting holds the hints of a lane that are sorted but not yet taken.
 func (k keys) waiting(tenantID string, lane sheaf.Lane) string {
 	return fmt.Sprintf("%sw:{%s}:p%d", k.prefix, tag(tenantID), lane)
 }
@@ -23,9 +23,9 @@ func (k keys) turn(tenantID string) string { return k.prefix + "turn:{" + tag(te
 func (k keys) run(tenantID string) string  { return k.prefix + "run:{" + tag(tenantID) + "}" }
 func (k keys) wait(tenantID string) string { return k.prefix + "wait:{" + tag(tenantID) + "}" }
 
-// searched lists the tenants that Recover looks through. A version before, which
-// sees only the streams, has a list of its own: it would drop those whose hints
-// are sorted.
+// searched lists the tenants that Recover searches. An earlier version, which knows
+// only the streams, has a list of its own: it would drop tenants whose hints are
+// sorted.
 func (k keys) searched() string { return k.prefix + "{sched}:searched" }
 
 func (k keys) active() string            { return k.prefix + "{sched}:active" }

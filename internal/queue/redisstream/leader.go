@@ -7,8 +7,8 @@ import (
 	"sheaf/internal/queue"
 )
 
-// Leader campaigns for the lease of this name in the queue's Redis. Its times
-// may be changed before it runs.
+// Leader campaigns for the named lease in the queue's Redis. Its times may be
+// changed before it runs.
 func (q *Queue) Leader(name string) *queue.Campaign {
 	return &queue.Campaign{Lock: lock{q.main, name}, Name: name, Log: q.cfg.Log}
 }

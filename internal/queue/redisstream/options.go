@@ -15,26 +15,26 @@ import (
 	"sheaf"
 )
 
-// RedisOptions say how to reach one Redis: a single server, the master that
-// Sentinels name, or a Cluster.
+// RedisOptions describe how to reach one Redis: a single server, the master named by
+// Sentinels, or a Cluster.
 type RedisOptions struct {
-	Addrs      []string // host:port of the server, of Sentinels when MasterName is set, of some Cluster nodes when Cluster is
-	MasterName string   // asks the Sentinels at Addrs for the master of this name
+	Addrs      []string // host:port of the server, of Sentinels if MasterName is set, or of some Cluster nodes if Cluster is
+	MasterName string   // name of the master to ask the Sentinels at Addrs for
 	Cluster    bool     // Addrs are nodes of a Redis Cluster
-	DB         int      // number of the database; 0 in a Cluster, which has no other
+	DB         int      // database number; 0 in a Cluster, which has no other
 
 	Username         string // "" means the default user
 	Password         string
-	SentinelUsername string // of the Sentinels themselves
+	SentinelUsername string // for the Sentinels themselves
 	SentinelPassword string
 	TLS              *tls.Config // nil means no TLS
 
 	DialTimeout time.Duration // 0 means 2 s
-	Timeout     time.Duration // for one request and its answer; 0 means 3 s, at least 2 s since notifications are waited for in reads of 1 s
-	PoolSize    int           // connections a node at most; 0 means 10 for each CPU
+	Timeout     time.Duration // per request and answer; 0 means 3 s; at least 2 s, because notifications are awaited in reads of 1 s
+	PoolSize    int           // maximum connections per node; 0 means 10 per CPU
 }
 
-// String shows where the options lead, without secrets.
+// String describes the target, without secrets.
 func (o RedisOptions) String() string {
 	kind := "redis"
 	switch {
@@ -46,7 +46,7 @@ func (o RedisOptions) String() string {
 	return fmt.Sprintf("%s %s db %d", kind, strings.Join(o.Addrs, ","), o.DB)
 }
 
-// GoString is String, so that %#v prints no password either.
+// GoString is String, so that %#v does not print the password.
 func (o RedisOptions) GoString() string { return o.String() }
 
 func (o RedisOptions) validate() error {
@@ -63,8 +63,8 @@ func (o RedisOptions) validate() error {
 	return nil
 }
 
-// clientLog takes what the client library says of its own accord, which repeats
-// what the errors of calls say, into the log of the product.
+// clientLog routes the client library's own messages, which repeat the errors of
+// calls, to the debug log.
 type clientLog struct{}
 
 func (clientLog) Printf(ctx context.Context, format string, args ...any) {
@@ -75,9 +75,8 @@ func (clientLog) Printf(ctx context.Context, format string, args ...any) {
 
 var setClientLog = sync.OnceFunc(func() { redis.SetLogger(clientLog{}) })
 
-// client makes a client that never repeats a request by itself: a read from a
-// group whose answer was lost has happened all the same, and a second one would
-// leave the entries of the first behind.
+// client makes a client that never retries automatically: a group read whose answer
+// was lost did happen, and a retry would leave its entries behind.
 func (o RedisOptions) client() redis.UniversalClient {
 	setClientLog()
 	dial, timeout := o.DialTimeout, o.Timeout
@@ -106,7 +105,7 @@ func (o RedisOptions) client() redis.UniversalClient {
 		PoolSize:              o.PoolSize,
 		ClientName:            "sheaf",
 		MaintNotificationsConfig: &maintnotifications.Config{
-			Mode: maintnotifications.ModeDisabled, // a feature of hosted Redis that others answer with an error
+			Mode: maintnotifications.ModeDisabled, // a feature of hosted Redis; other servers answer with an error
 		},
 	}
 	switch {

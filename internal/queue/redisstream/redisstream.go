@@ -1,8 +1,8 @@
-// Package redisstream is the queue of the fleet: between the keeper, which
-// publishes hints of pending tasks, and executors on many hosts, which take
-// them. Each tenant and lane has a bounded Redis stream; a scheduler beside
-// them decides whose turn it is. Everything in Redis may be lost at any moment:
-// the tasks are in the database, and the keeper publishes them again.
+// Package redisstream is the queue of a fleet, between the keeper, which publishes
+// hints of pending tasks, and executors on many hosts, which take them. Each tenant
+// and lane has a bounded Redis stream; a scheduler beside the streams decides whose
+// turn it is. Everything in Redis may be lost at any moment: the tasks are in the
+// database, and the keeper publishes them again.
 package redisstream
 
 import (
@@ -26,59 +26,58 @@ import (
 
 var _ queue.Queue = (*Queue)(nil)
 
-// Config adjusts a queue. All processes of a fleet must agree on Redis, Lanes
-// and Prefix.
+// Config configures a queue. All processes of a fleet must agree on Redis, Lanes and
+// Prefix.
 type Config struct {
 	Redis RedisOptions
-	// Lanes gives lanes a Redis of their own, for their streams and their
-	// share of the schedule, so that interactive work never waits behind a
-	// backfill. The first lane that has work is then served first for all
-	// tenants alike, and two processes that take at the same moment from two
-	// of them may together exceed a tenant's cap by what they take. Wake-ups,
-	// cancel signals and leases stay in Redis. While one of them is away the
-	// lanes of the others go on: without wake-ups, where that is away, and
-	// without counting what runs by way of the one that is.
+	// Lanes gives lanes a Redis of their own, for their streams and their part of the
+	// schedule, so that interactive work never waits behind a backfill. The first lane
+	// with work is then served first for all tenants, and two processes that take from
+	// two of them at the same moment may together exceed a tenant's cap by what they
+	// take. Wake-ups, cancel signals and leases stay in Redis. While one of them is
+	// down the others' lanes continue: without wake-ups if Redis is down, and without
+	// counting tasks running through the one that is.
 	Lanes map[sheaf.Lane]RedisOptions
 
-	Prefix     string        // of all keys; without braces
-	Window     int           // hints a tenant and lane at most, taken ones included; 0 means 256
-	DefaultCap int           // of tenants without a share; 0 means 8
-	AgeAfter   time.Duration // a hint that waited longer in its stream counts one lane higher; 0 means 10 min, negative never
-	// ConsumerTTL is how long a worker without a sign of life stays known to
-	// Redis; 0 means 1 h. What it took is recovered long before.
+	Prefix     string        // prefix of all keys; without braces
+	Window     int           // maximum hints per tenant and lane, including taken ones; 0 means 256
+	DefaultCap int           // for tenants without a share; 0 means 8
+	AgeAfter   time.Duration // a hint that waited longer in its stream counts one lane higher; 0 means 10 min, negative means never
+	// ConsumerTTL is how long Redis remembers a worker without activity; 0 means 1 h.
+	// Its hints are recovered long before.
 	ConsumerTTL time.Duration
 	Log         *slog.Logger // nil means slog.Default
 }
 
 const (
 	group       = "g"
-	stride      = 1000                 // pass that one unit of cost takes at weight 1
-	maxBlock    = time.Second          // longest single wait in Redis: how late a blocked connection learns that nobody needs it
-	maxPicks    = 256                  // tenants that one Take looks at
-	span        = 1 << 43              // between the scores of two phases: places are ms since 1970, until the year 2248
-	batch       = 500                  // tenants in one round trip of the sweeps, acks in one of theirs
-	ackTimeout  = 5 * time.Second      // for acks of one batch; the client gives up sooner
-	cancelLen   = 10_000               // entries of the cancel stream, about
-	longAgo     = 400 * time.Hour      // beyond any idle time that is asked for
-	changePause = 5 * time.Millisecond // between changes that a subscriber receives: what comes meanwhile is one
+	stride      = 1000                 // pass per unit of cost at weight 1
+	maxBlock    = time.Second          // longest single blocking read: how late a blocked connection notices that it is no longer needed
+	maxPicks    = 256                  // maximum tenants that one Take examines
+	span        = 1 << 43              // between the scores of two phases: places are in ms since 1970, until the year 2248
+	batch       = 500                  // tenants per round trip of a sweep; also maximum acks per round trip
+	ackTimeout  = 5 * time.Second      // per batch of acks; the client gives up sooner
+	cancelLen   = 10_000               // approximate maximum length of the cancel stream
+	longAgo     = 400 * time.Hour      // longer than any requested idle time
+	changePause = 5 * time.Millisecond // minimum interval between changes that a subscriber receives; those in between are merged
 )
 
 // Queue implements queue.Queue over Redis 6.2 or newer, or Valkey.
 type Queue struct {
 	cfg    Config
 	main   *shard
-	shards []*shard // in the order of their first lane
+	shards []*shard // in order of their first lane
 
 	acks  *batching.Group[spent, error]
 	dones *batching.Group[ended, error]
 
 	mu       sync.Mutex
-	cursors  map[string]string              // of XAUTOCLAIM, by stream, where a search is under way
+	cursors  map[string]string              // of XAUTOCLAIM, by stream, while a search is in progress
 	touched  map[string]map[string]struct{} // worker → tenants it took from
-	suspects map[[2]string]struct{}         // tenant and task that the latest Reconcile found in one place only
+	suspects map[[2]string]struct{}         // tenants and tasks that the latest Reconcile found on one side only
 }
 
-// shard is one Redis with the lanes whose streams it holds and their schedule.
+// shard is one Redis with the lanes it holds and their schedule.
 type shard struct {
 	client redis.UniversalClient
 	keys   keys
@@ -87,25 +86,25 @@ type shard struct {
 
 	mu   sync.Mutex
 	down bool      // its latest call failed
-	rest time.Time // until when it is not asked, after a call that failed
+	rest time.Time // no calls before this, after a failed one
 }
 
-// restAtLeast is how long a Redis that failed is left alone where others can go
-// on; one that took longer to fail, for as long as it took.
+// restAtLeast is the minimum time a failed Redis is left alone when others can
+// continue; a call that took longer to fail sets a rest of that length.
 const restAtLeast = 500 * time.Millisecond
 
-// rests reports whether s is left alone now.
+// rests reports whether s should not be called now.
 func (s *shard) rests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Before(s.rest)
 }
 
-// met notes how a call to s that began at begun has ended. The first failure
-// and the first success after it are logged.
+// met records the outcome of a call to s that started at begun. The first failure,
+// and the first success after it, are logged.
 func (s *shard) met(ctx context.Context, begun time.Time, err error) {
 	if ctx.Err() != nil {
-		return // the caller's own end
+		return // the caller was canceled
 	}
 	s.mu.Lock()
 	changed := s.down != (err != nil)
@@ -124,8 +123,8 @@ func (s *shard) met(ctx context.Context, begun time.Time, err error) {
 
 var errRests = fmt.Errorf("%w: this Redis of the queue has failed just now; it is asked again in a moment", sheaf.ErrUnavailable)
 
-// ask calls f, which asks s and nobody else. Where there are several Redis, one
-// that failed is left alone for a while.
+// ask calls f, which calls only s. If there are several Redis, a failed one is not
+// called for a while.
 func (q *Queue) ask(ctx context.Context, s *shard, f func() error) error {
 	if len(q.all()) == 1 {
 		return f()
@@ -139,8 +138,7 @@ func (q *Queue) ask(ctx context.Context, s *shard, f func() error) error {
 	return err
 }
 
-// each asks the shards by f until it wants no more of them. There is an error
-// only if none answers.
+// each calls f for the shards until f wants no more. It fails only if all shards do.
 func (q *Queue) each(ctx context.Context, f func(s *shard) (more bool, err error)) error {
 	var failed []error
 	for _, s := range q.shards {
@@ -159,9 +157,8 @@ func (q *Queue) each(ctx context.Context, f func(s *shard) (more bool, err error
 	return errors.Join(failed...)
 }
 
-// New makes a queue. It does not connect: a Redis that is not up yet shows
-// with Ping and with each call. The error is ErrInvalid for options that
-// contradict each other.
+// New makes a queue. It does not connect: a Redis that is down shows in Ping and in
+// every call. The error is ErrInvalid for contradictory options.
 func New(cfg Config) (*Queue, error) {
 	if cfg.Window <= 0 {
 		cfg.Window = 256
@@ -212,8 +209,8 @@ func New(cfg Config) (*Queue, error) {
 			}
 			continue
 		}
-		// A prefix of its own keeps the schedules apart even where two lanes
-		// are given the same server.
+		// A separate prefix keeps the schedules apart even when two lanes use the same
+		// server.
 		q.shards = append(q.shards, &shard{
 			client: o.client(),
 			keys:   keys{fmt.Sprintf("%slane%d:", cfg.Prefix, lane)},
@@ -224,7 +221,7 @@ func New(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// of is the shard that holds a lane.
+// of returns the shard that holds a lane.
 func (q *Queue) of(lane sheaf.Lane) *shard {
 	for _, s := range q.shards {
 		if slices.Contains(s.lanes, lane) {
@@ -234,7 +231,8 @@ func (q *Queue) of(lane sheaf.Lane) *shard {
 	return q.main
 }
 
-// all are the shards and the main Redis, which is none when every lane has its own.
+// all returns the shards and the main Redis, which is not among them when every lane
+// has its own.
 func (q *Queue) all() []*shard {
 	if slices.Contains(q.shards, q.main) {
 		return q.shards
@@ -242,9 +240,9 @@ func (q *Queue) all() []*shard {
 	return append([]*shard{q.main}, q.shards...)
 }
 
-// Publish adds hints to the stream up to the capacity of the window, and makes the
-// tenant one that is picked from, even if the window was full: should an earlier
-// call have ended between the two steps, this one makes up for it.
+// Publish adds hints to the stream up to the window's capacity, and makes the tenant
+// eligible for picking even if the window was full, in case an earlier call ended
+// between the two steps.
 func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (int, error) {
 	if len(hints) == 0 {
 		return 0, nil
@@ -257,7 +255,7 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	args := make([]any, 3, 3+5*len(hints))
 	args[0], args[1], args[2] = group, q.cfg.Window, span
 	for _, h := range hints {
-		place := "" // when it was published
+		place := "" // "" means the time of publication
 		if !h.Place.IsZero() {
 			place = strconv.FormatInt(h.Place.UnixMilli(), 10)
 		}
@@ -274,7 +272,7 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	return added, q.activate(ctx, s, tenantID, added)
 }
 
-// activate lets a tenant be picked from s and wakes so many executors.
+// activate makes a tenant eligible for picking from s and wakes that many executors.
 func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, wakeups int) error {
 	k := s.keys
 	wakeups = min(wakeups, 64)
@@ -283,7 +281,7 @@ func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, wakeups
 		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0).Err(); err != nil {
 			return wrap(ctx, "activate", err)
 		}
-		if wakeups > 0 { // only a wake-up: without it those who wait poll
+		if wakeups > 0 { // best effort: waiters also poll
 			_ = q.ask(ctx, q.main, func() error { return q.Notify(ctx) })
 		}
 		return nil
@@ -291,14 +289,14 @@ func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, wakeups
 	return wrap(ctx, "activate", activateScript.Run(ctx, s.client, keys, tenantID, wakeups).Err())
 }
 
-// SetShare stores weight and cap beside the schedule. A tenant whose share
-// changes is looked at anew, since it may have stood at its old cap.
+// SetShare stores weight and cap with the schedule. A tenant whose share changes is
+// reconsidered, because it may have been at its old cap.
 func (q *Queue) SetShare(ctx context.Context, tenantID string, weight, cap int) error {
 	if cap <= 0 {
 		cap = q.cfg.DefaultCap
 	}
 	share := fmt.Sprintf("%d %d", max(weight, 1), cap)
-	// One that is away is told when the keeper asks again, by the error.
+	// The error makes the keeper retry, for a Redis that is down.
 	var failed []error
 	for _, s := range q.shards {
 		changed := 0
@@ -314,8 +312,8 @@ func (q *Queue) SetShare(ctx context.Context, tenantID string, weight, cap int) 
 	return errors.Join(failed...)
 }
 
-// Take picks tenants and reads their streams until the slots are full or nobody
-// has work.
+// Take picks tenants and reads their streams until the slots are full or there is no
+// more work.
 func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
 	var got []sheaf.Hint
 	err := q.each(ctx, func(s *shard) (bool, error) {
@@ -324,7 +322,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 		return len(got) < slots, err
 	})
 	if err != nil && len(got) > 0 {
-		// What was taken is the worker's now; the next call meets the error again.
+		// The worker owns what was taken; the next call hits the error again.
 		q.cfg.Log.Warn("take ended early", "taken", len(got), "error", err)
 		err = nil
 	}
@@ -335,7 +333,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 type pick struct {
 	tenant string
 	picks  int
-	charge int // for each pick
+	charge int // per pick
 	weight string
 	cap    int
 	act    string // numbers of its latest activations
@@ -355,7 +353,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 			looked += p.picks
 			calls[i] = s.takeCall(workerID, p, caps[i], skip)
 		}
-		// Settle what this call knows even if one tenant's take failed.
+		// Settle what is known even if one tenant's take failed.
 		var failed error
 		settle := []any{stride}
 		for i, answer := range runAll(ctx, s.client, takeScript, calls) {
@@ -374,7 +372,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 			}
 			delta := cost - p.picks*p.charge
 			if status == "skipped" {
-				delta = 0 // stays charged, so that its turn passes to the others
+				delta = 0 // stays charged, so that its turn passes to others
 			}
 			if delta != 0 || leave != "" || latest != 0 && latest != p.charge {
 				settle = append(settle, p.tenant, delta, p.weight, latest, leave)
@@ -394,7 +392,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 	return got, nil
 }
 
-// pick asks the schedule whose turn it is, n times.
+// pick asks the schedule n times whose turn it is.
 func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	k := s.keys
 	answer, err := pickScript.Run(ctx, s.client,
@@ -416,8 +414,8 @@ func (s *shard) pick(ctx context.Context, n int) ([]pick, error) {
 	return picks, nil
 }
 
-// headroom is the cap of each pick, less what runs by way of other shards, as far
-// as they answer.
+// headroom is the cap of each pick minus its tasks running through other shards, as
+// far as these respond.
 func (q *Queue) headroom(ctx context.Context, s *shard, picks []pick) []int {
 	caps := make([]int, len(picks))
 	for i, p := range picks {
@@ -461,7 +459,7 @@ func (s *shard) takeCall(workerID string, p pick, cap int, skip []sheaf.TaskKind
 	return c
 }
 
-// parseTake reads an answer of the take script.
+// parseTake parses an answer of the take script.
 func (s *shard) parseTake(tenantID string, answer *redis.Cmd) (hints []sheaf.Hint, status string, err error) {
 	parts, err := answer.Slice()
 	if err != nil || len(parts) == 0 {
@@ -487,7 +485,7 @@ func (s *shard) parseTake(tenantID string, answer *redis.Cmd) (hints []sheaf.Hin
 	return hints, status, nil
 }
 
-// hint reads a stream entry.
+// hint parses a stream entry.
 func hint(tenantID string, lane sheaf.Lane, id string, fields map[string]any) sheaf.Hint {
 	field := func(name string) string { s, _ := fields[name].(string); return s }
 	cost, _ := strconv.Atoi(field("c"))
@@ -499,7 +497,7 @@ func hint(tenantID string, lane sheaf.Lane, id string, fields map[string]any) sh
 	}
 }
 
-// touch notes which streams will know the worker as a consumer.
+// touch records which tenants' streams will know the worker as a consumer.
 func (q *Queue) touch(workerID string, picks []pick) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -513,26 +511,25 @@ func (q *Queue) touch(workerID string, picks []pick) {
 	}
 }
 
-// spent is a hint that is removed from its stream.
+// spent is a hint to remove from its stream.
 type spent struct {
 	hint    sheaf.Hint
 	running bool
 }
 
-// Ack removes the entry from its stream. Those that come together go in one
-// round trip.
+// Ack removes the entry from its stream. Concurrent calls share one round trip.
 func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	failed, err := q.acks.Do(ctx, spent{h, running})
 	if err != nil {
 		return wrap(ctx, "ack", err)
 	}
 	if !running && len(q.shards) > 1 {
-		failed = errors.Join(failed, q.done(ctx, h.TenantID, nil)) // other shards may wait for the place
+		failed = errors.Join(failed, q.done(ctx, h.TenantID, nil)) // other shards may be waiting for the slot
 	}
 	return failed
 }
 
-// ackAll removes entries, with one run of the script for each stream.
+// ackAll removes entries, with one script run per stream.
 func (q *Queue) ackAll(ctx context.Context, batch []spent) []error {
 	type place struct {
 		tenantID string
@@ -542,7 +539,7 @@ func (q *Queue) ackAll(ctx context.Context, batch []spent) []error {
 	errs := make([]error, len(batch))
 	for _, s := range q.shards {
 		var order []place
-		of := map[place][]int{} // places in batch
+		of := map[place][]int{} // indexes in batch
 		for i, b := range batch {
 			if key := (place{b.hint.TenantID, b.hint.Lane, b.running}); q.of(key.lane) == s {
 				if of[key] == nil {
@@ -576,8 +573,8 @@ func (q *Queue) ackAll(ctx context.Context, batch []spent) []error {
 	return errs
 }
 
-// freed reads the answer of a script that freed places of a tenant, and lets
-// the tenant be picked from again when that is what somebody waited for.
+// freed reads the answer of a script that freed slots of a tenant, and makes the
+// tenant eligible for picking again if it was waiting for one.
 func (q *Queue) freed(ctx context.Context, s *shard, tenantID string, answer *redis.Cmd) error {
 	freed, err := answer.Int()
 	if err == nil && freed == 1 {
@@ -586,11 +583,10 @@ func (q *Queue) freed(ctx context.Context, s *shard, tenantID string, answer *re
 	return err
 }
 
-// ended is a task that does not run any more.
+// ended is a task that is no longer running.
 type ended struct{ tenantID, taskID string }
 
-// Done frees the task's place under the cap. Those that come together go in
-// one round trip.
+// Done frees the task's slot under the cap. Concurrent calls share one round trip.
 func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 	failed, err := q.dones.Do(ctx, ended{tenantID, taskID})
 	if err != nil {
@@ -599,7 +595,7 @@ func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 	return failed
 }
 
-// doneAll frees places, with one run of the script for each tenant and shard.
+// doneAll frees slots, with one script run per tenant and shard.
 func (q *Queue) doneAll(ctx context.Context, batch []ended) []error {
 	var order []string
 	tasks := map[string][]any{} // by tenant
@@ -629,8 +625,8 @@ func (q *Queue) doneAll(ctx context.Context, batch []ended) []error {
 	return errs
 }
 
-// done frees the places of tasks of one tenant; of none, it looks for those
-// who wait for a place.
+// done frees the slots of tasks of one tenant; with no tasks, it checks whether the
+// tenant waits for a slot.
 func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error {
 	return q.each(ctx, func(s *shard) (bool, error) {
 		answer := doneScript.Run(ctx, s.client, []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, taskIDs...)
@@ -638,9 +634,8 @@ func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error 
 	})
 }
 
-// Recover looks through the streams from which something was taken for entries
-// that nobody acked, at most 200 tenants a call. An entry is found within one
-// and a half times minIdle.
+// Recover searches the streams that hints were taken from for unacked entries, at
+// most 200 tenants per call. An entry is found within one and a half times minIdle.
 func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	var hints []sheaf.Hint
 	err := q.each(ctx, func(s *shard) (bool, error) {
@@ -660,10 +655,10 @@ func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Durat
 	return hints, err
 }
 
-// recoverTenant searches the streams of one tenant. A tenant that is neither
-// picked from nor waits for its cap, though hints wait, is picked from again:
-// its activation was lost with the process that owed it, or an executor of a
-// version that sees only the streams let it go.
+// recoverTenant searches the streams of one tenant. A tenant with waiting hints that
+// is neither eligible for picking nor waiting for its cap is made eligible again:
+// its activation was lost with a process, or an executor of a version that knows
+// only the streams dropped it.
 func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	var (
 		summaries = make([]*redis.XPendingCmd, len(s.lanes))
@@ -672,7 +667,7 @@ func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID 
 		capped    *redis.IntCmd
 		active    *redis.FloatCmd
 	)
-	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer holds its own error
+	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer has its own error
 		for i, lane := range s.lanes {
 			summaries[i] = p.XPending(ctx, s.keys.stream(tenantID, lane), group)
 			lengths[i] = p.XLen(ctx, s.keys.stream(tenantID, lane))
@@ -720,8 +715,8 @@ func (q *Queue) recoverTenant(ctx context.Context, s *shard, tenantID, workerID 
 	return hints, nil
 }
 
-// claimIdle makes one pass of XAUTOCLAIM over a stream. A pass that breaks off
-// goes on where it was with the next call.
+// claimIdle makes one pass of XAUTOCLAIM over a stream. An interrupted pass resumes
+// where it stopped with the next call.
 func (q *Queue) claimIdle(ctx context.Context, s *shard, tenantID string, lane sheaf.Lane, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	stream := s.keys.stream(tenantID, lane)
 	q.mu.Lock()
@@ -759,7 +754,7 @@ func (q *Queue) claimIdle(ctx context.Context, s *shard, tenantID string, lane s
 	return hints, nil
 }
 
-// dropIdleConsumers forgets workers that ended without a Leave.
+// dropIdleConsumers removes consumers of workers that ended without a Leave.
 func (q *Queue) dropIdleConsumers(ctx context.Context, s *shard, tenantID string, lane sheaf.Lane) error {
 	stream := s.keys.stream(tenantID, lane)
 	consumers, err := s.client.XInfoConsumers(ctx, stream, group).Result()
@@ -776,7 +771,8 @@ func (q *Queue) dropIdleConsumers(ctx context.Context, s *shard, tenantID string
 	return nil
 }
 
-// dropConsumer gives back what the worker took of one stream and forgets it.
+// dropConsumer returns the hints a worker took from one stream and removes the
+// consumer.
 func (q *Queue) dropConsumer(ctx context.Context, s *shard, tenantID string, lane sheaf.Lane, workerID string) error {
 	gone, back := false, int64(0)
 	for range 100 { // × 100 entries
@@ -822,9 +818,8 @@ func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// block waits for one wake-up. A read that is blocked in Redis does not notice
-// that ctx ended; it is left to run its time, and passes on a wake-up that it
-// received in vain.
+// block waits for one wake-up. A blocked Redis read does not notice that ctx is
+// done; it is left to time out, and passes on a wake-up that it received in vain.
 func (q *Queue) block(ctx context.Context, d time.Duration) (woken bool, err error) {
 	type result struct {
 		woken bool
@@ -854,7 +849,7 @@ func (q *Queue) block(ctx context.Context, d time.Duration) (woken bool, err err
 	}
 }
 
-// Wake wakeups once: one of those who wait.
+// Notify wakes one waiter.
 func (q *Queue) Notify(ctx context.Context) error {
 	list := q.main.keys.wakeups()
 	_, err := q.main.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -865,8 +860,8 @@ func (q *Queue) Notify(ctx context.Context) error {
 	return wrap(ctx, "wake", err)
 }
 
-// SignalCancel adds the ids to a short stream that every process reads. It is
-// the one stream that is trimmed: nothing depends on it.
+// SignalCancel adds the ids to a short stream that every process reads. It is the
+// only stream that is trimmed: nothing depends on it.
 func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
 	if len(taskIDs) == 0 {
 		return nil
@@ -883,7 +878,7 @@ func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
 	return wrap(ctx, "cancel", err)
 }
 
-// Cancels reads the cancel stream from its present end.
+// Cancels reads the cancel stream from its current end.
 func (q *Queue) Cancels(ctx context.Context) <-chan string {
 	out := make(chan string, 1024)
 	stream, from := q.main.keys.cancel(), "$"
@@ -925,8 +920,8 @@ func (q *Queue) Cancels(ctx context.Context) <-chan string {
 	return out
 }
 
-// endOf is the id of the last entry of a stream of the main Redis, one before
-// all others where there is none.
+// endOf returns the id of the last entry of a stream of the main Redis, or "0-0",
+// which precedes all others, if it is empty.
 func (q *Queue) endOf(ctx context.Context, stream string) (string, error) {
 	last, err := q.main.client.XRevRangeN(ctx, stream, "+", "-", 1).Result()
 	if err != nil {
@@ -938,17 +933,17 @@ func (q *Queue) endOf(ctx context.Context, stream string) (string, error) {
 	return last[0].ID, nil
 }
 
-// NotifyChange replaces the one entry of the stream that keepers follow: what an
-// entry says is only that it is a new one.
+// NotifyChange replaces the single entry of the stream that keepers follow: only its
+// newness matters.
 func (q *Queue) NotifyChange(ctx context.Context) error {
 	return q.ask(ctx, q.main, func() error {
 		return wrap(ctx, "changes", q.main.client.XAdd(ctx, &redis.XAddArgs{Stream: q.main.keys.changes(), MaxLen: 1, Values: []string{"s", "1"}}).Err())
 	})
 }
 
-// Changes reads that stream. Each time it begins, at first and after an error, it
-// finds the present end and then receives once: what changed before that, or
-// while Redis was away, is made up for.
+// Changes reads that stream. Whenever it starts, at first and after an error, it
+// finds the current end and then receives once, to make up for earlier changes and
+// for those while Redis was down.
 func (q *Queue) Changes(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	go func() {
@@ -984,9 +979,9 @@ func (q *Queue) Changes(ctx context.Context) <-chan struct{} {
 	return out
 }
 
-// awaitChange waits for an entry beyond from, for a while, and returns the id of the
-// last one; from itself if there came none. "" is before the first call: the
-// answer is then what there is.
+// awaitChange waits for a while for an entry after from and returns the id of the
+// last one, or from itself if there is none. With from "", it returns the current
+// end immediately.
 func (q *Queue) awaitChange(ctx context.Context, from string) (last string, err error) {
 	stream := q.main.keys.changes()
 	if from == "" {
@@ -1005,9 +1000,9 @@ func (q *Queue) awaitChange(ctx context.Context, from string) (last string, err 
 	return from, nil
 }
 
-// Reconcile compares the run sets with the store. A task that two calls in a
-// row find in one of them only goes from the set, or, after the loss of Redis'
-// memory, into it.
+// Reconcile compares the run sets with the store. A task found on one side only by
+// two consecutive calls is removed from the set or, after Redis has lost its memory,
+// added to it.
 func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) error {
 	known, err := q.tenants(ctx)
 	if err != nil {
@@ -1081,7 +1076,7 @@ func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) erro
 	return nil
 }
 
-// tenants lists, sorted, all that ever had work since Redis last lost its memory.
+// tenants lists, sorted, all tenants that had work since Redis last lost its memory.
 func (q *Queue) tenants(ctx context.Context) ([]string, error) {
 	seen := make(map[string]struct{})
 	for _, s := range q.shards {
@@ -1096,8 +1091,8 @@ func (q *Queue) tenants(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// RunIDs is a random value of each Redis, which it gets when it is first
-// asked and which goes with its memory.
+// RunIDs returns a random value per Redis, which is set on first use and lost with
+// its memory.
 func (q *Queue) RunIDs(ctx context.Context) (map[sheaf.Lane]string, error) {
 	out := map[sheaf.Lane]string{}
 	err := q.each(ctx, func(s *shard) (bool, error) {
@@ -1121,7 +1116,7 @@ func (s *shard) runID(ctx context.Context) (string, error) {
 	return value, wrap(ctx, "runID", err)
 }
 
-// Depths counts the entries of every tenant's streams.
+// Depths counts the entries of all tenants' streams.
 func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 	tenants, err := q.tenants(ctx)
 	if err != nil {
@@ -1148,9 +1143,9 @@ func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 				filled  []queue.Depth
 				pending []*redis.XPendingCmd
 			)
-			_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer holds its own error
+			_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer has its own error
 				for i, length := range lengths {
-					if n := length.Val() + waiting[i].Val(); n > 0 { // what is taken is in the stream
+					if n := length.Val() + waiting[i].Val(); n > 0 { // taken entries are still in the stream
 						d := queue.Depth{TenantID: part[i/len(s.lanes)], Lane: s.lanes[i%len(s.lanes)], Waiting: int(n)}
 						filled = append(filled, d)
 						pending = append(pending, p.XPending(ctx, s.keys.stream(d.TenantID, d.Lane), group))
@@ -1191,7 +1186,7 @@ func (q *Queue) Hints(ctx context.Context, each func(h sheaf.Hint, published tim
 				for _, m := range members {
 					f := strings.Fields(m)
 					if len(f) != 4 {
-						continue // of another version
+						continue // from another version
 					}
 					h := hint(tenantID, lane, "", map[string]any{"t": f[0], "c": f[1], "k": f[2]})
 					published, _ := strconv.ParseInt(f[3], 10, 64)
@@ -1222,8 +1217,8 @@ func (q *Queue) Hints(ctx context.Context, each func(h sheaf.Hint, published tim
 	return nil
 }
 
-// Leave gives back what the worker took and did not ack, to the tails of the
-// streams, and makes Redis forget the worker.
+// Leave returns the worker's unacked hints to the tails of the streams, and removes
+// the worker from Redis.
 func (q *Queue) Leave(ctx context.Context, workerID string) error {
 	q.mu.Lock()
 	tenants := slices.Sorted(maps.Keys(q.touched[workerID]))

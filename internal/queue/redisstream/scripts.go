@@ -35,21 +35,21 @@ func script(name string) *redis.Script {
 	return redis.NewScript(string(text))
 }
 
-// call is one run of a script within a batch.
+// call is one run of a script in a batch.
 type call struct {
 	keys []string
 	args []any
 }
 
-// runAll runs a script for each call in one round trip a Redis node, and
-// answers in their order. A node that does not know the script yet gets it with
-// a second round.
+// runAll runs a script for each call, in one round trip per Redis node, and returns
+// the answers in order. A node that does not know the script yet gets it in a second
+// round trip.
 func runAll(ctx context.Context, c redis.UniversalClient, s *redis.Script, calls []call) []*redis.Cmd {
 	if len(calls) == 1 {
 		return []*redis.Cmd{s.Run(ctx, c, calls[0].keys, calls[0].args...)}
 	}
 	answers := make([]*redis.Cmd, len(calls))
-	_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer holds its own error
+	_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer has its own error
 		for i, call := range calls {
 			answers[i] = s.EvalSha(ctx, p, call.keys, call.args...)
 		}

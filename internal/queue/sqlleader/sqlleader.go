@@ -1,5 +1,5 @@
 // Package sqlleader elects the keeper by a row in the database, for deployments
-// without Redis. The database's clock decides when a lease has run out.
+// without Redis. Leases expire by the database's clock.
 package sqlleader
 
 import (
@@ -9,16 +9,16 @@ import (
 	"sheaf/internal/queue"
 )
 
-// Leases are the rows of the store.
+// Leases are lease rows in the store.
 type Leases interface {
-	// AcquireLease makes holder the owner of the named lease for ttl, if it is
-	// free, has run out or is holder's already, and reports whether it did.
+	// AcquireLease makes holder the owner of the named lease for ttl if it is free, has
+	// expired or is already holder's, and reports whether it did.
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	// ReleaseLease gives the lease up if holder owns it.
+	// ReleaseLease releases the lease if holder owns it.
 	ReleaseLease(ctx context.Context, name, holder string) error
 }
 
-// New makes the Leader of all processes that name the same lease of one
+// New returns the Leader for all processes that use the same lease name in one
 // database. Its times may be changed before it runs.
 func New(leases Leases, name string) *queue.Campaign {
 	return &queue.Campaign{Lock: row{leases, name}, Name: name}
@@ -34,8 +34,8 @@ func (r row) Acquire(ctx context.Context, token string, ttl time.Duration) (bool
 	return r.leases.AcquireLease(ctx, r.name, token, ttl)
 }
 
-// Renew may win a lease back that has run out and that nobody took: to the
-// others that is the same as a renewal in time.
+// Renew may regain an expired lease that no one took: for the others that is the
+// same as a timely renewal.
 func (r row) Renew(ctx context.Context, token string, ttl time.Duration) (bool, error) {
 	return r.leases.AcquireLease(ctx, r.name, token, ttl)
 }

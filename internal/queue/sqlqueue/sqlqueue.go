@@ -1,8 +1,8 @@
-// Package sqlqueue is the queue of deployments that have a database and nothing
-// else: it stands between the store and the executors of one process, reads
-// pending tasks straight from taskstore.Feed, and decides in memory whose turn it is.
-// Several processes may each have one over the same database; the guarded claim
-// settles it when two hand out the same task.
+// Package sqlqueue is the queue of deployments that have only a database. It sits
+// between the store and the executors of one process, reads pending tasks directly
+// from taskstore.Feed, and decides in memory whose turn it is. Several processes may
+// each have one over the same database; the guarded claim decides when two hand out
+// the same task.
 package sqlqueue
 
 import (
@@ -21,41 +21,41 @@ import (
 
 var _ queue.Queue = (*Queue)(nil)
 
-// Config adjusts a queue; the zero value is ready to use.
+// Config configures a queue; the zero value is ready to use.
 type Config struct {
-	DefaultCap int           // of tenants for which the store names none; 0 means 8
-	AgeAfter   time.Duration // a task pending for longer counts one lane higher; 0 means 10 min, negative never
+	DefaultCap int           // for tenants whose cap the store does not set; 0 means 8
+	AgeAfter   time.Duration // a task pending for longer counts one lane higher; 0 means 10 min, negative means never
 	HintTTL    time.Duration // a hint neither acked nor recovered is handed out again after this; 0 means 1 min
 	TenantsTTL time.Duration // how long the list of tenants with work is used without a notification; 0 means 250 ms
-	MaxTaken   int           // hints out and not acked, all workers together; 0 means 10,000
-	Executors  notify.Remote // of Notify; nil: notifications stay inside the process. The owner closes it after the queue.
-	Keeper     notify.Remote // the same for NotifyChange
+	MaxTaken   int           // maximum unacked hints over all workers; 0 means 10,000
+	Executors  notify.Remote // for Notify; nil: notifications stay in the process. The owner closes it after the queue.
+	Keeper     notify.Remote // for NotifyChange, likewise
 	Log        *slog.Logger  // nil means slog.Default
 }
 
 const (
-	stride  = 1000.0 // virtual time that one unit of cost takes at weight 1
-	maxRead = 1024   // rows that one read of a tenant's tasks may ask for
+	stride  = 1000.0 // virtual time per unit of cost at weight 1
+	maxRead = 1024   // maximum rows per read of a tenant's tasks
 )
 
-// Queue implements queue.Queue over a Feed. While nothing happens it runs no
-// query: only a notification, a wait that ran its time, or a tenant known to have work
-// makes Take look at the store.
+// Queue implements queue.Queue over a Feed. While idle it runs no queries: only a
+// notification, an expired wait, or a tenant known to have work makes Take read the
+// store.
 type Queue struct {
 	feed taskstore.Feed
 	cfg  Config
 
-	turn chan struct{} // holds a token while no Take is at work: Takes of one process go one after the other
+	turn chan struct{} // holds a token while no Take is running: Takes of one process are serialized
 
 	mu      sync.Mutex
 	tenants map[string]*tenant
-	ready   tenantHeap // tenants that may have work, least pass first
-	vt      float64    // virtual time: the pass of the latest tenant served
+	ready   tenantHeap // tenants that may have work, lowest pass first
+	vt      float64    // virtual time: the pass of the last tenant served
 	taken   map[string]*taken
 	unacked int           // entries of taken that are not running
-	dirty   bool          // the store may hold work that ready does not know of
-	readAt  time.Time     // of the list of tenants
-	pending bool          // a notification that no Wait has received
+	dirty   bool          // the store may hold work unknown to ready
+	readAt  time.Time     // when the list of tenants was read
+	pending bool          // a notification not yet received by a Wait
 	wakeup  chan struct{} // closed by the next notification
 	closed  chan struct{}
 
@@ -63,30 +63,30 @@ type Queue struct {
 	changes notify.Subscribers[struct{}]
 }
 
-// tenant is the schedule of one tenant. pass survives a spell without work for
-// as long as it is ahead of the virtual time, so that nobody sheds what it owes
-// by going empty; a tenant behind it starts at the virtual time, so that nobody
-// saves up either.
+// tenant is the schedule of one tenant. pass survives a period without work as long
+// as it is ahead of the virtual time, so that no tenant sheds its debt by going
+// empty. A tenant behind the virtual time restarts at it, so that none saves up
+// credit either.
 type tenant struct {
 	id      string
 	weight  float64
 	cap     int
-	running int     // by the store, when it was last read
-	extra   int     // handed out here and perhaps not among running
+	running int     // according to the store's last read
+	extra   int     // handed out here and possibly not among running
 	pass    float64 // in units of stride
-	index   int     // in ready, -1 when not there
-	capped  bool    // left ready because it was at its cap
+	index   int     // in ready, -1 if absent
+	capped  bool    // removed from ready because it was at its cap
 	freed   bool    // a task that may be among running has ended since
 	turns   queue.Turns
 }
 
-// taken is a hint that was handed out. It is forgotten when it is spent, or when
-// its task runs and a read of the store has counted it.
+// taken is a hint that was handed out. It is forgotten when it is spent, or when its
+// task runs and a read of the store has counted it.
 type taken struct {
 	hint    sheaf.Hint
 	worker  string
 	at      time.Time
-	running bool // acked: a read of the store that begins now counts it
+	running bool // acked: a store read that starts now counts it
 }
 
 // New makes a queue over feed.
@@ -116,7 +116,7 @@ func New(feed taskstore.Feed, cfg Config) *Queue {
 		turn:    make(chan struct{}, 1),
 		tenants: make(map[string]*tenant),
 		taken:   make(map[string]*taken),
-		dirty:   true, // what was pending before the start
+		dirty:   true, // for tasks pending before the start
 		wakeup:  make(chan struct{}),
 		closed:  make(chan struct{}),
 	}
@@ -130,7 +130,7 @@ func New(feed taskstore.Feed, cfg Config) *Queue {
 	return q
 }
 
-// receive passes on in this process what others notify of.
+// receive passes on other processes' notifications in this process.
 func (q *Queue) receive(from notify.Remote, local func()) {
 	for {
 		select {
@@ -145,7 +145,7 @@ func (q *Queue) receive(from notify.Remote, local func()) {
 	}
 }
 
-// Publish notifies executors: the hints are in the store already.
+// Publish notifies executors; the hints are already in the store.
 func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, hints []sheaf.Hint) (int, error) {
 	if len(hints) == 0 {
 		return 0, nil
@@ -153,14 +153,14 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 	return len(hints), q.Notify(ctx)
 }
 
-// SetShare reads the shares again with the next Take: the store holds them.
+// SetShare makes the next Take reread the shares, which are in the store.
 func (q *Queue) SetShare(ctx context.Context, tenantID string, weight, cap int) error {
 	q.notifyLocal()
 	return nil
 }
 
-// Take picks the tenant that is furthest behind its share, reads what it should
-// run next, and charges it, until the slots are full or nobody has work.
+// Take picks the tenant that is furthest behind its share, reads its next tasks, and
+// charges it, until the slots are full or there is no more work.
 func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []sheaf.TaskKind) ([]sheaf.Hint, error) {
 	if slots <= 0 {
 		return nil, nil
@@ -200,9 +200,9 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 		t := heap.Pop(&q.ready).(*tenant)
 		if t.full() {
 			t.capped = true
-			// The count of the store may be behind what has ended here; one
-			// read brings it up to date, and t back if it has headroom. What has
-			// ended since then is for the next call.
+			// The store's count may lag behind what has ended here; one read updates
+			// it, and returns t if it has headroom. Tasks that ended since are for the
+			// next call.
 			switch {
 			case t.freed && reread:
 				q.signal()
@@ -240,7 +240,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 	return got, nil
 }
 
-// keep returns what was handed out before err: the next call will meet it again.
+// keep returns what was handed out before err; the next call hits it again.
 func keep(got []sheaf.Hint, err error) ([]sheaf.Hint, error) {
 	if len(got) > 0 {
 		return got, nil
@@ -248,10 +248,9 @@ func keep(got []sheaf.Hint, err error) ([]sheaf.Hint, error) {
 	return nil, err
 }
 
-// readTenants brings the schedule up to date with the store. It gives mu up
-// while the query runs.
+// readTenants updates the schedule from the store. It unlocks mu during the query.
 func (q *Queue) readTenants(ctx context.Context) error {
-	// What is notified or ends during the query must count.
+	// Notifications and ends during the query must count.
 	q.dirty = false
 	for _, t := range q.tenants {
 		t.freed = false
@@ -271,9 +270,9 @@ func (q *Queue) readTenants(ctx context.Context) error {
 	}
 
 	q.readAt = time.Now()
-	// What was acked before the query began is in the store's count. What was
-	// handed out or acked since may or may not be: it counts twice until the
-	// next read rather than not at all.
+	// What was acked before the query started is in the store's count. What was handed
+	// out or acked since may or may not be: until the next read it counts twice rather
+	// than not at all.
 	for _, k := range before {
 		if q.taken[k.hint.TaskID] == k {
 			delete(q.taken, k.hint.TaskID)
@@ -307,17 +306,16 @@ func (q *Queue) readTenants(ctx context.Context) error {
 	return nil
 }
 
-// list is what a tenant should run next, as far as it was read: all, or as much
-// as there were slots and headroom under the cap for. Both may grow meanwhile.
+// list is a tenant's next tasks, as far as they were read: all of them, or as many
+// as slots and cap allowed. Both limits may grow meanwhile.
 type list struct {
-	hints []sheaf.Hint // whichever turn it is, the next left of them are here
-	left  int          // hints that may be taken
+	hints []sheaf.Hint // whatever the turns, the next left hints are among these
+	left  int          // hints that may still be taken
 	all   bool
 }
 
-// readTasks reads what is needed to hand out want tasks that t should run next,
-// without those that are out and those that the worker skips. It gives mu up
-// while a query runs.
+// readTasks reads enough to hand out want of t's next tasks, excluding those already
+// handed out and those the worker skips. It unlocks mu during queries.
 func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf.TaskKind) (list, error) {
 	want = min(want, t.cap-t.running-t.extra)
 	limit := min(want+t.extra, maxRead)
@@ -339,7 +337,7 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 		for _, h := range hints {
 			remaining[headOf(h)]++
 		}
-		more := false // of a list whose head was all out or skipped
+		more := false // of a list whose head was all taken or skipped
 		for of, n := range read {
 			more = more || n >= limit && remaining[of] < want
 		}
@@ -350,7 +348,7 @@ func (q *Queue) readTasks(ctx context.Context, t *tenant, want int, skip []sheaf
 	}
 }
 
-// head is one of the lists that Feed.Runnable limits by itself.
+// head is one of the lists that Feed.Runnable limits separately.
 type head struct {
 	lane sheaf.Lane
 	last sheaf.Phase
@@ -358,7 +356,7 @@ type head struct {
 
 func headOf(h sheaf.Hint) head { return head{h.Lane, max(h.Phase, sheaf.PhaseRanges)} }
 
-// tenant finds or makes the schedule of a tenant, new ones at the virtual time.
+// tenant finds or makes a tenant's schedule; new ones start at the virtual time.
 func (q *Queue) tenant(id string) *tenant {
 	t := q.tenants[id]
 	if t == nil {
@@ -368,7 +366,7 @@ func (q *Queue) tenant(id string) *tenant {
 	return t
 }
 
-// push makes t wait for its next turn, unless a read put it there meanwhile.
+// push queues t for its next turn, unless a read did so meanwhile.
 func (q *Queue) push(t *tenant) {
 	if t.index < 0 && q.tenants[t.id] == t {
 		heap.Push(&q.ready, t)
@@ -377,7 +375,7 @@ func (q *Queue) push(t *tenant) {
 
 // hand records that the worker has h.
 func (q *Queue) hand(workerID string, h sheaf.Hint, t *tenant) {
-	q.forget(h.TaskID) // of an attempt whose end nobody reported yet
+	q.forget(h.TaskID) // of an attempt whose end was not reported yet
 	q.taken[h.TaskID] = &taken{hint: h, worker: workerID, at: time.Now()}
 	q.unacked++
 	t.extra++
@@ -399,10 +397,10 @@ func (q *Queue) forget(taskID string) {
 	}
 }
 
-// full says that t is at its cap, as far as is known here.
+// full reports whether t is at its cap, as far as is known here.
 func (t *tenant) full() bool { return t.running+t.extra >= t.cap }
 
-// free notes that a place under t's cap may be free, before it is counted as such.
+// free records that a slot under t's cap may be free, before it is counted as such.
 // running says that the store may have counted it.
 func (q *Queue) free(t *tenant, running bool) {
 	t.freed = t.freed || running
@@ -415,7 +413,7 @@ func (q *Queue) free(t *tenant, running bool) {
 	}
 }
 
-// expire gives up hints that nobody acked, so that the store's word counts again.
+// expire drops unacked hints after HintTTL, so that the store decides again.
 func (q *Queue) expire() {
 	if q.unacked == 0 {
 		return
@@ -428,8 +426,8 @@ func (q *Queue) expire() {
 	}
 }
 
-// Ack ends the time in which a task is not handed out again. If it does not
-// run, the store decides whether it comes back.
+// Ack ends the time in which a task is not handed out again. If it is not running,
+// the store decides whether it comes back.
 func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -439,7 +437,7 @@ func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	case !running:
 		q.forget(h.TaskID)
 		if t := q.tenants[h.TenantID]; t == nil || t.index < 0 {
-			q.dirty = true // it may still be pending, and nobody would look
+			q.dirty = true // it may still be pending, and would be overlooked
 		}
 	case !k.running:
 		k.running = true
@@ -448,7 +446,7 @@ func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	return nil
 }
 
-// Done frees the task's place under the cap.
+// Done frees the task's slot under the cap.
 func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -460,9 +458,9 @@ func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 	return nil
 }
 
-// Recover hands hints of workers of this process that sit on them to workerID.
-// What a process took that is gone comes back by itself: the store still has it
-// pending, and no memory is left that would hold it back.
+// Recover hands idle hints of workers of this process to workerID. Hints of a dead
+// process come back automatically: their tasks are still pending in the store, and
+// no memory holds them back.
 func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -476,8 +474,8 @@ func (q *Queue) Recover(ctx context.Context, workerID string, minIdle time.Durat
 	return hints, nil
 }
 
-// Wait blocks until a notification, for d at most. A wait that ran its time makes the
-// next Take look at the store, for work that nobody notified of.
+// Wait blocks until a notification, for at most d. A wait that times out makes the
+// next Take read the store, for work without a notification.
 func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	q.mu.Lock()
 	if q.pending {
@@ -502,7 +500,7 @@ func (q *Queue) Wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Notify wakes executors here, and in other processes if there is a remote.
+// Notify wakes executors here and, if there is a remote, in other processes.
 func (q *Queue) Notify(ctx context.Context) error {
 	q.notifyLocal()
 	if q.cfg.Executors == nil {
@@ -517,36 +515,36 @@ func (q *Queue) notifyLocal() {
 	q.signal()
 }
 
-// signal wakes everybody who waits and leaves one notification for a waiter that was
-// between Take and Wait; received in vain it costs a Take that runs no query.
+// signal wakes all waiters and leaves one notification for a waiter between Take and
+// Wait; received in vain, it costs a Take without a query.
 func (q *Queue) signal() {
 	q.dirty = true
 	q.wake()
 }
 
-// wake is signal for what the schedule here knows of: the store need not be read.
+// wake is signal for work already in the schedule: the store need not be read.
 func (q *Queue) wake() {
 	q.pending = true
 	close(q.wakeup)
 	q.wakeup = make(chan struct{})
 }
 
-// SignalCancel reaches the subscribers in this process. Other processes learn of
-// it with their next heartbeat.
+// SignalCancel reaches subscribers in this process. Other processes learn of it with
+// their next heartbeat.
 func (q *Queue) SignalCancel(ctx context.Context, taskIDs []string) error {
 	for _, id := range taskIDs {
-		q.cancels.Notify(id) // a subscriber far behind learns it by heartbeat
+		q.cancels.Notify(id) // a subscriber far behind learns of it by heartbeat
 	}
 	return nil
 }
 
-// Cancels receives the ids that SignalCancel names from now on.
+// Cancels receives the ids that SignalCancel sends from now on.
 func (q *Queue) Cancels(ctx context.Context) <-chan string {
 	return q.cancels.Subscribe(ctx, 1024)
 }
 
-// NotifyChange reaches the subscribers in this process, and in others if there
-// is a remote for it.
+// NotifyChange reaches subscribers in this process and, if there is a remote, in
+// others.
 func (q *Queue) NotifyChange(ctx context.Context) error {
 	q.changes.Notify(struct{}{})
 	if q.cfg.Keeper == nil {
@@ -558,7 +556,7 @@ func (q *Queue) NotifyChange(ctx context.Context) error {
 // Changes receives from now on.
 func (q *Queue) Changes(ctx context.Context) <-chan struct{} { return q.changes.Subscribe(ctx, 1) }
 
-// Reconcile reads the store's own count again with the next Take.
+// Reconcile makes the next Take reread the store's own count.
 func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -566,10 +564,10 @@ func (q *Queue) Reconcile(ctx context.Context, running map[string][]string) erro
 	return nil
 }
 
-// RunIDs is nil: what the queue knows it reads from the store.
+// RunIDs is nil: the queue has no memory apart from the store.
 func (q *Queue) RunIDs(ctx context.Context) (map[sheaf.Lane]string, error) { return nil, nil }
 
-// Depths reports what is taken; what waits is in the store, which counts it.
+// Depths reports what is taken; the store counts what is waiting.
 func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -591,7 +589,7 @@ func (q *Queue) Depths(ctx context.Context) ([]queue.Depth, error) {
 	return depths, nil
 }
 
-// Leave gives back what the worker took and did not ack.
+// Leave returns the worker's unacked hints.
 func (q *Queue) Leave(ctx context.Context, workerID string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -608,7 +606,7 @@ func (q *Queue) Leave(ctx context.Context, workerID string) error {
 	return nil
 }
 
-// Ping succeeds: the store, which the queue reads, answers for itself.
+// Ping succeeds: the store that the queue reads has its own check.
 func (q *Queue) Ping(ctx context.Context) error { return nil }
 
 // Close stops receiving from the remotes. It may be called twice.
@@ -623,7 +621,7 @@ func (q *Queue) Close() error {
 	return nil
 }
 
-// tenantHeap orders tenants by pass, equal ones by id.
+// tenantHeap orders tenants by pass, ties by id.
 type tenantHeap []*tenant
 
 func (h tenantHeap) Len() int { return len(h) }
