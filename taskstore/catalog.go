@@ -6,7 +6,7 @@ import (
 	"sheaf"
 )
 
-// Page asks for part of a list. Lists answer the next cursor, "" at the end.
+// Page selects part of a list. Lists return the next cursor, "" at the end.
 type Page struct {
 	Limit     int // 1–1,000, 0 means 50
 	Cursor    string
@@ -15,7 +15,7 @@ type Page struct {
 
 // DocumentFilter selects documents; empty fields select all.
 type DocumentFilter struct {
-	None          bool   // selects nothing: what an empty list asks for
+	None          bool   // selects nothing: the meaning of an empty list
 	DatasetID     string // "" means all of the tenant's
 	IDs           []string
 	States        []sheaf.DocumentState
@@ -23,9 +23,9 @@ type DocumentFilter struct {
 	Query         string // substring of the name, case-insensitive
 	SHA256        string
 	ParentID      string   // files of this archive
-	Issues        []string // codes of what they failed with
-	JobIDs        []string // that worked on them last
-	Languages     []string // that they say they are in
+	Issues        []string // codes of their failures
+	JobIDs        []string // of the latest job that worked on them
+	Languages     []string // as stated in their metadata
 	Tags          []string // TagAttribute
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
@@ -35,18 +35,18 @@ type DocumentFilter struct {
 type JobFilter struct {
 	DatasetID string
 	Kinds     []sheaf.JobKind
-	Requester string // name of the key that asked
+	Requester string // name of the API key used
 	Query     string // substring of the name or of one of the first files, case-insensitive
-	// States the jobs are in now. A job has the state of its documents, which is
-	// looked up for each: so many jobs are looked at for a page as bounded time
-	// allows, and a page may hold fewer than its limit, also none, and have a next.
+	// States are the jobs' current states. A job's state is derived from its documents,
+	// per job, so a page examines only as many jobs as bounded time allows: it may hold
+	// fewer than its limit, or none, and still have a next page.
 	States []sheaf.DocumentState
 }
 
-// NewDocument is a document to be created, or, when a document of that ID
-// exists in the dataset, to replace its bytes under a new generation.
+// NewDocument is a document to create or, if a document with that ID exists in the
+// dataset, to replace the bytes of under a new generation.
 type NewDocument struct {
-	Document sheaf.Document // ID, Name, MediaType, Size, SHA256, BlobKey, ParseConfig, Metadata, DuplicateOf; Attributes of a new one
+	Document sheaf.Document // ID, Name, MediaType, Size, SHA256, BlobKey, ParseConfig, Metadata, DuplicateOf; Attributes if new
 	Plan     sheaf.NewTask
 }
 
@@ -54,26 +54,26 @@ type NewDocument struct {
 type ReparseDocument struct {
 	DocumentID  string
 	ParseConfig sheaf.ParseConfig
-	MediaType   string // of its bytes, where that has to change; "" leaves it
+	MediaType   string // of its bytes, if that changes; "" keeps it
 	Plan        sheaf.NewTask
 }
 
-// VisibleRange says whose chunks a visible range holds.
+// VisibleRange identifies the document whose chunks a visible range holds.
 type VisibleRange struct {
 	DocumentID string
 	DatasetID  string
 	Name       string
 	MediaType  string
 	Generation int
-	Hidden     map[string]bool // chunks that people changed, switched off or deleted; nil for none
-	Edited     *EditedChunk    // of a range that holds an edited chunk; else nil
+	Hidden     map[string]bool // chunks that users changed, disabled or deleted; nil for none
+	Edited     *EditedChunk    // for a range that holds an edited chunk; otherwise nil
 }
 
-// EditedChunk is how an edited chunk is called: by the chunk that it stands in
-// place of, or an added one by its edit.
+// EditedChunk is the public id of an edited chunk: that of the chunk it replaces or,
+// for an added one, of its edit.
 type EditedChunk struct{ ChunkID, RangeID string }
 
-// EventScope says what an event is of.
+// EventScope is what an event belongs to.
 type EventScope struct{ TenantID, DatasetID, JobID, DocumentID string }
 
 // EventFilter selects events; empty fields select all.
@@ -87,40 +87,40 @@ type EventFilter struct {
 // CancelReceipt counts what a cancel did.
 type CancelReceipt struct {
 	Documents int `json:"documents"`
-	Queued    int `json:"queued"`  // tasks that left the queue at once
+	Queued    int `json:"queued"`  // tasks that left the queue immediately
 	Running   int `json:"running"` // tasks asked to stop
-	// RunningTasks are the ids of those asked to stop, for the queue's fast signal.
+	// RunningTasks are the ids of the tasks asked to stop, for the queue's fast signal.
 	RunningTasks []string `json:"-"`
 }
 
-// DeleteReceipt counts what a delete took away at once and what the collector
-// will remove elsewhere; ReceiptID names the receipt that follows that.
+// DeleteReceipt counts what a delete removed immediately and what the collector will
+// remove; ReceiptID is the receipt that tracks the latter.
 type DeleteReceipt struct {
 	ReceiptID    string   `json:"receipt_id,omitempty" doc:"of /v1/receipts/{id}, which is completed when the last object, chunk and vector is gone; absent when nothing was deleted"`
 	Documents    int      `json:"documents"`
 	Generations  int      `json:"generations"`
 	Tasks        int      `json:"tasks"`
-	Chunks       int      `json:"chunks"` // of live generations, gone from search at once
-	Bytes        int64    `json:"bytes"`  // of originals, removed by the collector
+	Chunks       int      `json:"chunks"` // of live generations, gone from search immediately
+	Bytes        int64    `json:"bytes"`  // of originals, to be removed by the collector
 	DocumentIDs  []string `json:"document_ids"`
 	RunningTasks []string `json:"-"`
 }
 
-// KeyedRequest is one try of a request under an idempotency key.
+// KeyedRequest is one attempt at a request with an idempotency key.
 type KeyedRequest struct {
 	TenantID string
 	Key      string // the client's, at most 128 bytes
-	Hash     string // of what is asked for, without the body
-	Former   string // the same as versions before 0010_idempotency_body hashed it
-	Holder   string // of this try alone
+	Hash     string // of the request, without the body
+	Former   string // Hash as computed before 0010_idempotency_body
+	Holder   string // unique to this attempt
 }
 
-// KeyedState is how a key stands when a try asks for it.
+// KeyedState is the state of a key when an attempt uses it.
 type KeyedState struct {
-	Held   bool      // by this try, which shall do the work and end with Finish or Leave
-	Since  time.Time // when the key was first used: the same for all tries
-	Body   string    // digest of the body of the first try that read it to its end; "" while there is none
-	Answer []byte    // of the try that finished; nil while another is at work, and empty where it cannot be shown any more
+	Held   bool      // by this attempt, which must do the work and end with Finish or Leave
+	Since  time.Time // when the key was first used: the same for all attempts
+	Body   string    // digest of the body of the first attempt that read all of it; "" until then
+	Answer []byte    // of the finished attempt; nil while another is in progress, empty if it can no longer be shown
 }
 
 // JobError is one failure of a job.
@@ -131,30 +131,30 @@ type JobError struct {
 	Failure    sheaf.Failure `json:"failure"`
 }
 
-// PauseScope names what is paused; exactly one field is set, or Tenant.
+// PauseScope selects what is paused; exactly one field is set.
 type PauseScope struct {
 	JobID     string
 	DatasetID string
 	Tenant    bool
 }
 
-// Remaining is the work between a job and its end, in cost units (pages).
+// Remaining is a job's remaining work, in cost units (pages).
 type Remaining struct {
 	Own       int // cost of the job's tasks not yet terminal
 	Unplanned int // documents whose plan is not done
-	// UnplannedCost is what these will cost if they are as the job's others, or
-	// as the tenant's latest documents; 0 when there are none to go by.
+	// UnplannedCost is the expected cost of these, judged by the job's other documents
+	// or the tenant's latest ones; 0 when there are none.
 	UnplannedCost int
-	AheadOwn      int           // pending tasks of the tenant that come first
+	AheadOwn      int           // pending tasks of the tenant that are served first
 	AheadOthers   int           // pending tasks of other tenants in the same or a higher lane
-	AheadCost     int           // their cost together
-	CostPerSec    float64       // measured over the last finished tasks, all executors together; 0 when unknown
-	Wait          time.Duration // until any of it may begin
+	AheadCost     int           // their total cost
+	CostPerSec    float64       // measured over the latest finished tasks, for all executors together; 0 when unknown
+	Wait          time.Duration // until any of it may start
 	SpreadP90     float64       // ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
-	Delayed       *sheaf.Delay  // of the task that is tried again next; nil while none was put off
-	Stalled       bool          // nothing runs, and that task waits for a server that does not answer as it should: nobody knows until when
+	Delayed       *sheaf.Delay  // of the next retried task; nil if none was delayed
+	Stalled       bool          // nothing is running, and that task waits for a failing server: the end is unknown
 }
 
-// ForgottenAnswer is what is left of an idempotency key's answer that told of a
-// document which was deleted since.
+// ForgottenAnswer replaces the stored answer of an idempotency key once a document
+// it mentions has been deleted.
 const ForgottenAnswer = "{}"

@@ -9,20 +9,20 @@ import (
 	"sheaf"
 )
 
-// Most that a tenant's weight and cap can be: beyond these a slip of the
-// finger is likelier than a wish.
+// Maximum weight and cap of a tenant: larger values are more likely typos than
+// intent.
 const (
 	MaxTenantWeight = 1_000_000
 	MaxTenantCap    = 1_000_000
 )
 
-// TenantIDPattern is what the id of a new tenant looks like. Ids are parts of
-// the names of stored objects.
+// TenantIDPattern is the pattern of new tenant ids. Ids are part of the names of
+// stored objects.
 const TenantIDPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
 
 var tenantID = regexp.MustCompile(TenantIDPattern)
 
-// CheckTenantID reports as ErrInvalid an id that no tenant may be made with.
+// CheckTenantID rejects, with ErrInvalid, an id that a new tenant may not have.
 func CheckTenantID(id string) error {
 	if tenantID.MatchString(id) {
 		return nil
@@ -30,18 +30,18 @@ func CheckTenantID(id string) error {
 	return fmt.Errorf("%w: a tenant's id has 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", sheaf.ErrInvalid)
 }
 
-// TenantChange is what changes of a tenant; what is nil stays. Work is held
-// and freed by SetPaused, which takes the tasks along.
+// TenantChange is a change to a tenant; nil fields stay as they are. Pausing is
+// SetPaused's job, which also updates the tasks.
 type TenantChange struct {
 	Name        *string
 	Weight, Cap *int
-	Documents   *int   // quotas; 0 lifts one
+	Documents   *int   // quotas; 0 removes one
 	Bytes       *int64 //
 	QueuedTasks *int   //
 }
 
-// Apply lays the change over t. ErrInvalid, with t unchanged, when the result
-// would be none that a tenant can have.
+// Apply applies the change to t. If the result would be invalid it returns
+// ErrInvalid and leaves t unchanged.
 func (c TenantChange) Apply(t *sheaf.Tenant) error {
 	to := *t
 	set(&to.Name, c.Name)
@@ -57,7 +57,7 @@ func (c TenantChange) Apply(t *sheaf.Tenant) error {
 	return nil
 }
 
-// CheckTenant reports as ErrInvalid shares and quotas that no tenant can have.
+// CheckTenant rejects, with ErrInvalid, invalid shares and quotas.
 func CheckTenant(t *sheaf.Tenant) error {
 	switch {
 	case t.Weight < 1 || t.Weight > MaxTenantWeight:
@@ -76,18 +76,18 @@ func set[T any](to, from *T) {
 	}
 }
 
-// KeyScopes are what a key may do, least first. A key that may write may read,
-// and one with admin may do everything, for all tenants.
+// KeyScopes are the scopes of a key, weakest first. write includes read, and admin
+// allows everything, for all tenants.
 var KeyScopes = []string{"read", "write", "admin"}
 
-// KeyChange is what changes of a key; what is nil stays.
+// KeyChange is a change to a key; nil fields stay as they are.
 type KeyChange struct {
 	Name   *string
-	Scopes []string // in place of those it has
+	Scopes []string // replaces the current ones
 }
 
-// Apply lays the change over k. ErrInvalid, with k unchanged, for scopes that
-// do not exist or none, and ErrConflict for a key that is revoked.
+// Apply applies the change to k. It returns ErrInvalid for unknown or no scopes and
+// ErrConflict for a revoked key, leaving k unchanged.
 func (c KeyChange) Apply(k *sheaf.Key) error {
 	if !k.RevokedAt.IsZero() {
 		return fmt.Errorf("%w: key %s is revoked and stays so; create a new one", sheaf.ErrConflict, k.ID)
@@ -102,8 +102,7 @@ func (c KeyChange) Apply(k *sheaf.Key) error {
 	return nil
 }
 
-// CheckExpiry reports as ErrInvalid a time at which no key that is made now can
-// end; zero is never.
+// CheckExpiry rejects, with ErrInvalid, an expiry in the past; zero is never.
 func CheckExpiry(at, now time.Time) error {
 	if !at.IsZero() && !at.After(now) {
 		return fmt.Errorf("%w: the key would expire at %s, which is past; give a later time, or none", sheaf.ErrInvalid, at.UTC().Format(time.RFC3339))
@@ -111,7 +110,7 @@ func CheckExpiry(at, now time.Time) error {
 	return nil
 }
 
-// CheckScopes reports as ErrInvalid scopes that do not exist, and none at all.
+// CheckScopes rejects, with ErrInvalid, unknown scopes and an empty list.
 func CheckScopes(scopes []string) error {
 	if len(scopes) == 0 {
 		return fmt.Errorf("%w: a key has at least one scope: read, write or admin; revoke a key that may do nothing", sheaf.ErrInvalid)

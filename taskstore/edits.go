@@ -7,56 +7,56 @@ import (
 	"sheaf"
 )
 
-// Bounds on edits of chunks.
+// Limits on edits of chunks.
 const (
-	MaxEdits        = 2000 // of one document, undone ones included
-	MaxEditVersions = 200  // of one edit; older ones are forgotten
+	MaxEdits        = 2000 // per document, including undone ones
+	MaxEditVersions = 200  // per edit; older ones are deleted
 )
 
-// EditContent is what people want a chunk to be. The zero value leaves it as it
-// was parsed.
+// EditContent is what users want a chunk to be. The zero value leaves it as parsed.
 type EditContent struct {
 	Text      *string   `json:"text,omitempty"`
 	Keywords  *[]string `json:"keywords,omitempty"`
 	Questions *[]string `json:"questions,omitempty"`
 	// Tags are best first.
 	Tags     *[]sheaf.Tag `json:"tags,omitempty"`
-	Disabled bool         `json:"disabled,omitempty"` // listed, and not found
-	Deleted  bool         `json:"deleted,omitempty"`  // neither listed nor found
+	Disabled bool         `json:"disabled,omitempty"` // listed but not searchable
+	Deleted  bool         `json:"deleted,omitempty"`  // neither listed nor searchable
 }
 
-// Rewritten reports whether the chunk reads or is found otherwise.
+// Rewritten reports whether the chunk's text or search terms change.
 func (c EditContent) Rewritten() bool {
 	return c.Text != nil || c.Keywords != nil || c.Questions != nil || c.Tags != nil
 }
 
-// Anchor says which chunk of a generation an edit is of, by content: a later
-// generation has the chunk under another id.
+// Anchor identifies the chunk that an edit belongs to by its content, because later
+// generations have the chunk under another id.
 type Anchor struct {
 	Digest string `json:"digest,omitempty"` // of role, headings and text, hex; "" for an added chunk at the end of its document
 	Nth    int    `json:"nth,omitempty"`    // among chunks with that digest, from 0
 	Of     int    `json:"of,omitempty"`     // how many there were
-	Prev   string `json:"prev,omitempty"`   // digest of the chunk before, "" for none
-	Next   string `json:"next,omitempty"`   // of the chunk after
-	// TextDigest is of role and text without its headings. TextOf is how many chunks had it.
+	Prev   string `json:"prev,omitempty"`   // digest of the previous chunk, "" for none
+	Next   string `json:"next,omitempty"`   // of the next chunk
+	// TextDigest is the digest of role and text without headings. TextOf is how many
+	// chunks had it.
 	TextDigest string `json:"text_digest,omitempty"`
 	TextOf     int    `json:"text_of,omitempty"`
-	// What tells people which chunk it is when it is found no more.
+	// For users to recognize the chunk when it is no longer found.
 	Excerpt  string   `json:"excerpt,omitempty"`
 	Headings []string `json:"headings,omitempty"`
 	Pages    []int    `json:"pages,omitempty"`
 }
 
-// Placement is where an edit applies. The zero value is an edit whose chunk the
-// live generation does not have.
+// Placement is where an edit applies. The zero value means the live generation does
+// not have its chunk.
 type Placement struct {
 	Generation int
-	ChunkID    string // that it changes, or that an added chunk follows; "" at the end of the document
+	ChunkID    string // the chunk it changes, or that an added chunk follows; "" at the end of the document
 	BaseRange  string // the range of ChunkID
-	RangeID    string // holds the edited chunk alone; "" where nothing of it is to be found
+	RangeID    string // holds only the edited chunk; "" if none is searchable
 }
 
-// ChunkEdit is what people made of one chunk, or a chunk that they added.
+// ChunkEdit is users' edit of one chunk, or a chunk they added.
 type ChunkEdit struct {
 	ID         string
 	TenantID   string
@@ -65,18 +65,18 @@ type ChunkEdit struct {
 	Added      bool
 	Anchor     Anchor // never changes
 	Content    EditContent
-	Author     string // name of the key that made this version, "" without keys
+	Author     string // name of the API key that made this version, "" without keys
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	Placement
 }
 
-// Hides reports whether the chunk as it was parsed is not to be found.
+// Hides reports whether the parsed chunk is hidden.
 func (e *ChunkEdit) Hides() bool {
 	return !e.Added && e.Generation > 0 && (e.Content.Disabled || e.Content.Deleted || e.Content.Rewritten())
 }
 
-// Shows reports whether a chunk of the edit's own is to be found.
+// Shows reports whether the edit has a searchable chunk of its own.
 func (e *ChunkEdit) Shows() bool {
 	return !e.Content.Disabled && !e.Content.Deleted && e.Content.Rewritten()
 }
@@ -89,7 +89,7 @@ type EditVersion struct {
 	At      time.Time
 }
 
-// EditsVersion grows with each change of any of a document's edits.
+// EditsVersion increases with every change to any of a document's edits.
 func EditsVersion(edits []ChunkEdit) (sum int64) {
 	for i := range edits {
 		sum += int64(edits[i].Version)
@@ -97,14 +97,14 @@ func EditsVersion(edits []ChunkEdit) (sum int64) {
 	return sum
 }
 
-// PlacedEdit is where a generation that is being published has an edit.
+// PlacedEdit is an edit's placement in a generation being published.
 type PlacedEdit struct {
 	ID string
 	Placement
 	Hides bool
 }
 
-// EditedRanges are the ranges that placements hold edited chunks in.
+// EditedRanges returns the ranges that hold the placed edits' chunks.
 func EditedRanges(placed []PlacedEdit) []string {
 	var ids []string
 	for _, p := range placed {

@@ -2,16 +2,16 @@ package taskstore
 
 import "time"
 
-// Bounds on saved queries and evaluations.
+// Limits on saved queries and evaluations.
 const (
-	MaxQueries     = 1000 // of a dataset
-	MaxExpected    = 20   // hits of a query
-	MaxEvaluations = 100  // of a dataset; older ones are forgotten
+	MaxQueries     = 1000 // per dataset
+	MaxExpected    = 20   // hits per query
+	MaxEvaluations = 100  // per dataset; older ones are deleted
 	MaxQuestion    = 2000 // characters
 )
 
 // ExpectedAnswer is a hit that a query should have: pages of a document, the whole
-// document, or a text, in that document or in any.
+// document, or a text, in that document or any.
 type ExpectedAnswer struct {
 	DocumentID string `json:"document_id,omitempty" doc:"absent: any document that says the text"`
 	From       int    `json:"from,omitempty" doc:"first page that answers; absent: any of the document"`
@@ -19,10 +19,10 @@ type ExpectedAnswer struct {
 	Text       string `json:"text,omitempty" doc:"that the hit says, whatever the case and white space"`
 }
 
-// QuerySource is what a saved query was made of.
+// QuerySource is what a saved query was generated from.
 type QuerySource string
 
-// Sources. People wrote all that have none.
+// Sources; "" means written by a user.
 const (
 	SourceHeadings QuerySource = "headings"
 	SourceChunks   QuerySource = "chunks"
@@ -31,7 +31,7 @@ const (
 // DatasetRef names a dataset.
 type DatasetRef struct{ TenantID, DatasetID string }
 
-// SavedQuery is a question of a dataset whose answer is known.
+// SavedQuery is a question about a dataset with known answers.
 type SavedQuery struct {
 	ID        string           `json:"id"`
 	TenantID  string           `json:"-"`
@@ -50,8 +50,8 @@ type FoundPage struct {
 	Page       int    `json:"page,omitempty" doc:"absent: the document has none"`
 }
 
-// QueryResult is what an evaluation found of one query. It holds no text, so
-// that nothing of a document stays with it.
+// QueryResult is an evaluation's result for one query. It contains no text, so that
+// it keeps nothing of a document.
 type QueryResult struct {
 	QueryID string  `json:"query_id" doc:"id of the saved query"`
 	Version int     `json:"version" doc:"of the query that was asked"`
@@ -62,7 +62,7 @@ type QueryResult struct {
 	First []FoundPage `json:"first,omitempty" doc:"the first three pages that were found"`
 }
 
-// Measures sums the results of queries. All but Queries are means, 0–1.
+// Measures aggregates the results of queries. All but Queries are means, 0–1.
 type Measures struct {
 	Queries int     `json:"queries" doc:"that were asked"`
 	Hit1    float64 `json:"hit_1" doc:"share of the queries with an expected hit on the first page"`
@@ -76,7 +76,7 @@ type Measures struct {
 // EvaluationCause is why an evaluation ran.
 type EvaluationCause string
 
-// Causes. All but the first are noticed by the keeper.
+// Causes. The keeper detects all but the first.
 const (
 	CauseRequest  EvaluationCause = "request"
 	CauseQueries  EvaluationCause = "queries"
@@ -88,15 +88,15 @@ const (
 // EvaluationCauses lists all causes.
 var EvaluationCauses = []EvaluationCause{CauseRequest, CauseQueries, CauseModel, CauseSettings, CauseReparse}
 
-// EvaluatedState is what of a dataset decides what search finds in it, beside
-// the model. It is empty in evaluations of earlier versions.
+// EvaluatedState is what determines a dataset's search results, besides the model.
+// It is empty in evaluations of earlier versions.
 type EvaluatedState struct {
 	Queries  string `json:"queries,omitempty"`  // digest of the saved queries
 	Settings string `json:"settings,omitempty"` // digest of the dataset's
-	Reparse  string `json:"reparse,omitempty"`  // id of the last job that parsed again
+	Reparse  string `json:"reparse,omitempty"`  // id of the last re-parse job
 }
 
-// Evaluation is what the saved queries of a dataset measured at one time.
+// Evaluation is one measurement of a dataset's saved queries.
 type Evaluation struct {
 	ID        string          `json:"id"`
 	TenantID  string          `json:"-"`

@@ -2,18 +2,18 @@ package taskstore
 
 import "sheaf"
 
-// TagAttribute is the attribute of a document that lists are narrowed by: one
-// word or a few, such as the name of a folder.
+// TagAttribute is the document attribute that lists can be filtered by: a word or a
+// few, such as the name of a folder.
 const TagAttribute = "sheaf.tag"
 
-// Facet is a value that documents have.
+// Facet is a value with its number of documents.
 type Facet struct {
 	Value     string `json:"value" doc:"as filters take it"`
 	Name      string `json:"name,omitempty" doc:"what people call it, where the value is an id"`
 	Documents int    `json:"documents" doc:"how many have it"`
 }
 
-// Issue is what documents failed with.
+// Issue is a failure code with its documents.
 type Issue struct {
 	Code      string        `json:"code"`
 	Documents int           `json:"documents" doc:"how many failed with it, as a whole or in part"`
@@ -23,10 +23,10 @@ type Issue struct {
 	Name      string        `json:"document" doc:"its name"`
 }
 
-// Facets counts documents by what they can be narrowed by. Each list leaves out
-// the condition that the filter has on its own values: it says what choosing
-// another one would find. A list holds at most MaxFacets values, those of most
-// documents; of jobs the newest.
+// Facets counts documents by the values they can be filtered by. Each list ignores
+// the filter's condition on its own values: it shows what choosing another value
+// would find. A list has at most MaxFacets values, those with the most documents;
+// for jobs, the newest.
 type Facets struct {
 	Documents int     `json:"documents" doc:"that the whole filter selects"`
 	Ended     int     `json:"ended_last_minute" doc:"documents that ended within the last minute and were not canceled, by the rest of the filter"`

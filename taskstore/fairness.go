@@ -2,20 +2,19 @@ package taskstore
 
 import "time"
 
-// FairnessWindow is how far back fairness looks, and how long a tenant must have
-// had work that waits to be part of it.
+// FairnessWindow is how far back fairness looks, and how long a tenant must have had
+// waiting work to be included.
 const FairnessWindow = 5 * time.Minute
 
-// Fairness says how evenly the tenants that had work waiting were served, each by
-// its weight.
+// Fairness is how evenly tenants with waiting work were served, relative to weight.
 type Fairness struct {
-	Index   float64   `json:"index"`   // Jain's: 1 when all got the same by weight, 1/tenants when one got all
-	Tenants int       `json:"tenants"` // that had work waiting all the time, at least 2
+	Index   float64   `json:"index"`   // Jain's: 1 when all got the same by weight, 1/tenants when one got everything
+	Tenants int       `json:"tenants"` // that had waiting work throughout, at least 2
 	At      time.Time `json:"at"`
 }
 
-// Jain is Jain's fairness index of shares, (Σx)²/(n·Σx²): 1 when all are the
-// same, 1/n when one has all, and 1 when nobody has any. Jain, Chiu and Hawe, A
+// Jain is Jain's fairness index of shares, (Σx)²/(n·Σx²): 1 when all are equal, 1/n
+// when one has everything, and 1 when all are zero. Jain, Chiu and Hawe, A
 // Quantitative Measure of Fairness, DEC-TR-301, 1984.
 func Jain(shares []float64) float64 {
 	var sum, squares float64
@@ -29,8 +28,8 @@ func Jain(shares []float64) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// FairnessOf compares what tenants were served within FairnessWindow, in cost,
-// of those whose work has waited that long; nil where these are fewer than two.
+// FairnessOf compares the cost served to tenants within FairnessWindow, for tenants
+// whose work has waited that long; nil if there are fewer than two.
 func FairnessOf(tenants []TenantQueue, served map[string]int) *Fairness {
 	var shares []float64
 	for _, t := range tenants {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// FlowVersion is one version of a flow. It never changes.
+// FlowVersion is one version of a flow. It is immutable.
 type FlowVersion struct {
 	TenantID  string
 	Name      string
-	Version   int             // from 1; a number is never given twice
+	Version   int             // from 1; numbers are never reused
 	Digest    string          // of Body, 16 hex
 	Body      json.RawMessage // the flow in canonical form
 	CreatedAt time.Time

@@ -7,20 +7,20 @@ import (
 	"sheaf"
 )
 
-// Garbage is something the index or the blob store holds in vain. DocumentID
-// alone means everything of the document; RangeID one range result.
+// Garbage is something in the index or the blob store that is no longer needed.
+// DocumentID alone means everything of the document; RangeID one range result.
 type Garbage struct {
 	ID          int64
 	TenantID    string
 	DocumentID  string
 	RangeID     string
-	ArtifactKey string // "" unless the range's artifact goes too
-	BlobPrefix  string // "" unless every blob under it goes too
-	ReceiptID   string // of the deletion that waits for it; "" for none
-	Counted     bool   // what it stands for is in the receipt
+	ArtifactKey string // "" unless the range's artifact is removed too
+	BlobPrefix  string // "" unless every blob under it is removed too
+	ReceiptID   string // the deletion waiting for it; "" for none
+	Counted     bool   // its contents are in the receipt
 }
 
-// GarbageCount is what an entry of the garbage stood for.
+// GarbageCount is the contents of a garbage entry.
 type GarbageCount struct {
 	ID      int64
 	Objects int
@@ -39,13 +39,13 @@ type CleanupReport struct {
 	Jobs        int `json:"jobs"`
 }
 
-// cleanupRows is how many rows of each kind one round of CleanUp removes: few
-// enough that no transaction is long.
+// cleanupRows is how many rows of each kind one round of CleanUp removes, few enough
+// to keep transactions short.
 const cleanupRows = 1000
 
-// CleanUp removes in up to so many rounds what is older than retention, and
-// says whether there is more. It stops between two rounds when ctx ends, which
-// is no error. A dry run counts what these rounds would find, and changes
+// CleanUp removes what is older than retention, in at most rounds rounds, and
+// reports whether there is more. It stops between rounds when ctx is done, which is
+// not an error. A dry run counts what these rounds would remove, and changes
 // nothing.
 func CleanUp(ctx context.Context, store interface {
 	Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (CleanupReport, error)
@@ -79,10 +79,10 @@ type InventoryRange struct {
 	Range       sheaf.Range
 	Chunks      int
 	Live        bool // its generation is the document's live one
-	Parsed      bool // of the document itself: no edited chunk, and not left by a run
+	Parsed      bool // of the document itself: not an edited chunk or a run's result
 }
 
-// InventoryDocument is a document's bytes.
+// InventoryDocument identifies a document's bytes.
 type InventoryDocument struct {
 	TenantID   string
 	DatasetID  string
@@ -91,30 +91,30 @@ type InventoryDocument struct {
 	MediaType  string
 	BlobKey    string
 	Units      int
-	Chunks     int // that its counter says
+	Chunks     int // according to its counter
 	Generation int // the live one, 0 for none
 }
 
-// References is what the store has of some range results and documents.
+// References is what the store knows of some range results and documents.
 type References struct {
-	Ranges    map[string]bool // that something names, may be making, or will remove
-	Documents map[string]bool // that are not deleted
-	Dying     map[string]bool // documents whose entries in the index will be removed
-	Keys      map[string]bool // blobs of the documents, and blobs that will be removed
-	Prefixes  []string        // under which all blobs will be removed, or whole keys
+	Ranges    map[string]bool // in use, possibly being made, or to be removed
+	Documents map[string]bool // not deleted
+	Dying     map[string]bool // documents whose index entries will be removed
+	Keys      map[string]bool // blobs of the documents, and blobs to be removed
+	Prefixes  []string        // prefixes whose blobs will all be removed, or whole keys
 }
 
-// CounterDrift is a document whose counters are wrong.
+// CounterDrift is a document with wrong counters.
 type CounterDrift struct {
 	TenantID   string
 	DocumentID string
 	Has, Want  int // chunks
 }
 
-// LiveResult is a stored range result that search may show, with what its
-// entries in an index have in common.
+// LiveResult is a stored range result that search may show, with the fields its
+// index entries have in common.
 type LiveResult struct {
-	Cursor      string // orders the results; those that are stored later may come anywhere
+	Cursor      string // orders the results; results stored later may sort anywhere
 	TenantID    string
 	DatasetID   string
 	DocumentID  string

@@ -7,22 +7,22 @@ import (
 	"sheaf"
 )
 
-// PartialUpload is a file on its way in, in as many requests as it takes. Its
-// bytes lie in the blob store as pieces; any process may write the next one.
+// PartialUpload is a file being uploaded, in as many requests as needed. Its bytes
+// are pieces in the blob store; any process may write the next one.
 type PartialUpload struct {
 	ID          string
 	TenantID    string
 	DatasetID   string
-	DocumentID  string // of the document that it will be
+	DocumentID  string // of the future document
 	Size        int64  // announced, in bytes
-	Offset      int64  // bytes that are stored
+	Offset      int64  // bytes stored
 	Pieces      []UploadPiece
 	Hash        []byte // state of the SHA-256 over the stored bytes, as crypto/sha256 marshals it; nil before the first
 	Spec        UploadSpec
-	Fingerprint string // by which the sender finds it again; "" for none
-	JobID       string // of the job that it was submitted to; "" before
-	Epoch       int64  // grows with each writer, and fences the one before
-	NextPiece   int    // number of the next piece; never given twice
+	Fingerprint string // for the sender to find it again; "" for none
+	JobID       string // the job it was submitted to; "" before
+	Epoch       int64  // increases with each writer, and fences the previous one
+	NextPiece   int    // number of the next piece; never reused
 	CreatedAt   time.Time
 	ExpiresAt   time.Time
 }
@@ -41,16 +41,16 @@ type UploadPiece struct {
 	Size int64 `json:"size"`
 }
 
-// UploadSpec is what the sender says about the file.
+// UploadSpec is what the sender said about the file.
 type UploadSpec struct {
 	Name       string            `json:"name"`
-	MediaType  string            `json:"media_type,omitempty"` // "" sniffs
+	MediaType  string            `json:"media_type,omitempty"` // "" to sniff it
 	Config     sheaf.ParseConfig `json:"parser_config,omitzero"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
-	Attributes sheaf.Attributes  `json:"attributes,omitempty"` // of a document that is new
+	Attributes sheaf.Attributes  `json:"attributes,omitempty"` // for a new document
 	Lane       sheaf.Lane        `json:"lane,omitempty"`
-	Hold       bool              `json:"hold,omitempty"` // becomes a document when it is submitted, not when it is complete
-	Job        string            `json:"job,omitempty"`  // the open job that it joins when it is complete
+	Hold       bool              `json:"hold,omitempty"` // becomes a document when submitted, not when complete
+	Job        string            `json:"job,omitempty"`  // the open job it joins when complete
 	Header     string            `json:"header,omitempty"`
 }
 

@@ -15,10 +15,10 @@ type DeadLetterFilter struct {
 	DocumentID string
 	JobID      string
 	DatasetID  string
-	None       bool // selects nothing: what an empty list asks for
-	DryRun     bool // count what the call would change, and change nothing
-	// AllTenants selects the tasks of every tenant where the call names none.
-	// For operators alone.
+	None       bool // selects nothing: the meaning of an empty list
+	DryRun     bool // count what the call would change, without changing it
+	// AllTenants selects every tenant's tasks when the call names no tenant. For
+	// operators only.
 	AllTenants bool
 }
 
@@ -30,14 +30,14 @@ type TenantQueue struct {
 	Paused           bool        `json:"paused"`
 	Running          int         `json:"running"`
 	RetryWait        int         `json:"retry_wait"`
-	Scheduled        int         `json:"scheduled"` // for later, as they were asked for
+	Scheduled        int         `json:"scheduled"` // waiting for their scheduled time
 	Parked           int         `json:"parked"`
 	Dead             int         `json:"dead"`
 	Lanes            []LaneDepth `json:"lanes"`
 	OldestPendingAge float64     `json:"oldest_pending_age_seconds"`
 }
 
-// LaneDepth is how much waits in one lane.
+// LaneDepth is the waiting work of one lane.
 type LaneDepth struct {
 	Lane             sheaf.Lane `json:"lane"`
 	Pending          int        `json:"pending"`
@@ -45,9 +45,9 @@ type LaneDepth struct {
 	OldestPendingAge float64    `json:"oldest_pending_age_seconds"`
 }
 
-// Backlog is what waits and runs over all tenants, for metrics and alerts.
+// Backlog is the waiting and running work of all tenants, for metrics and alerts.
 type Backlog struct {
-	Lanes     []LaneBacklog // one a lane, in the order of Lanes
+	Lanes     []LaneBacklog // one per lane, in the order of Lanes
 	Running   int
 	RetryWait int
 	Scheduled int
@@ -56,30 +56,29 @@ type Backlog struct {
 	Waiting   int            // tenants with pending tasks
 	Tenants   []TenantQueue  // those with the most pending, running or dead tasks; without Cost
 	Executors int            // seen within the last minute
-	Unserved  []UnservedPool // as UnservedPools says; Backlog leaves it empty
+	Unserved  []UnservedPool // from UnservedPools; Backlog leaves it empty
 }
 
 // LaneBacklog sums a lane over all tenants.
 type LaneBacklog struct {
 	Lane    sheaf.Lane
-	Pending int // of tenants and work that are not paused
+	Pending int // not paused
 	Held    int // pending, but paused
-	// OldestPendingAge in seconds, of Pending alone: who pauses work knows that
-	// it waits.
+	// OldestPendingAge in seconds, of Pending only: paused work is meant to wait.
 	OldestPendingAge float64
 }
 
-// Population counts what there is.
+// Population counts documents and jobs.
 type Population struct {
-	Documents map[sheaf.DocumentState]int // that are not deleted
-	Queued    int                         // jobs of which no document has begun
-	Running   int                         // jobs that have begun and are not over
-	Jobs      int                         // all, with those that are over
+	Documents map[sheaf.DocumentState]int // not deleted
+	Queued    int                         // jobs with no started document
+	Running   int                         // jobs started but not finished
+	Jobs      int                         // all, including finished ones
 }
 
-// PoolUse says how busy a pool of connections is.
+// PoolUse is the use of a connection pool.
 type PoolUse struct {
 	Max, Open, Used int
 	Waits           int64         // calls that had to wait for a connection
-	Waited          time.Duration // by all of them
+	Waited          time.Duration // total over all of them
 }

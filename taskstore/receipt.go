@@ -4,10 +4,10 @@ import (
 	"time"
 )
 
-// ReceiptFormat names the layout of a receipt, for a later verifier.
+// ReceiptFormat identifies the layout of a receipt, for later verifiers.
 const ReceiptFormat = "sheaf-receipt/1"
 
-// ReceiptState says whether a deletion is done everywhere.
+// ReceiptState is the progress of a deletion.
 type ReceiptState string
 
 const (
@@ -19,13 +19,13 @@ const (
 type ReceiptKind string
 
 const (
-	ReceiptDocuments ReceiptKind = "documents" // documents, with the files of archives among them
-	ReceiptDataset   ReceiptKind = "dataset"   // a dataset with all its documents
-	ReceiptMembers   ReceiptKind = "members"   // files that the new version of an archive does not hold any more
+	ReceiptDocuments ReceiptKind = "documents" // documents, including files of archives among them
+	ReceiptDataset   ReceiptKind = "dataset"   // a dataset and all its documents
+	ReceiptMembers   ReceiptKind = "members"   // files that an archive's new version no longer contains
 )
 
-// Receipt is the proof of a deletion. It names ids and counts, and nothing of
-// the content. It outlives the dataset.
+// Receipt is the proof of a deletion. It contains ids and counts but no content. It
+// outlives the dataset.
 type Receipt struct {
 	Format    string       `json:"format"` // ReceiptFormat
 	ID        string       `json:"id"`
@@ -36,30 +36,31 @@ type Receipt struct {
 	Documents int          `json:"documents"`
 	// DocumentIDs are the first MaxReceiptIDs of the deleted documents, in order.
 	DocumentIDs []string `json:"document_ids"`
-	// DocumentsSHA256 is the hex SHA-256 of all their ids in order, a newline
-	// after each; "" while the receipt is pending.
+	// DocumentsSHA256 is the hex SHA-256 of all their ids in order, each followed by a
+	// newline; "" while the receipt is pending.
 	DocumentsSHA256 string     `json:"documents_sha256,omitempty"`
 	Removed         Removed    `json:"removed"`
 	Kept            []KeptCopy `json:"kept"` // at most MaxReceiptIDs
 	RequestedAt     time.Time  `json:"requested_at"`
 	CompletedAt     time.Time  `json:"completed_at,omitzero"`
-	Signature       *Signature `json:"signature,omitempty"` // nil where the installation has no key
+	Signature       *Signature `json:"signature,omitempty"` // nil if the installation has no key
 }
 
-// MaxReceiptIDs bounds the lists in a receipt; all documents are listed beside it.
+// MaxReceiptIDs bounds the lists in a receipt; the full list of documents is stored
+// beside it.
 const MaxReceiptIDs = 1000
 
 // Removed counts what a deletion has removed so far.
 type Removed struct {
 	Rows        RemovedRows `json:"rows"`
-	Objects     int         `json:"objects"` // of the blob store: originals, results, plans, pieces of uploads
+	Objects     int         `json:"objects"` // in the blob store: originals, results, plans, pieces of uploads
 	ObjectBytes int64       `json:"object_bytes"`
-	Chunks      int         `json:"chunks"`  // of the index, of all generations
+	Chunks      int         `json:"chunks"`  // in the index, of all generations
 	Vectors     int         `json:"vectors"` // of these chunks
 }
 
-// RemovedRows counts the rows of the database that were removed, or emptied of
-// names and content, by what they are.
+// RemovedRows counts, by kind, the database rows that were removed, or stripped of
+// names and content.
 type RemovedRows struct {
 	Documents   int `json:"documents"`
 	Generations int `json:"generations"`
@@ -72,13 +73,13 @@ type RemovedRows struct {
 	Answers     int `json:"answers"`         // stored for repeated idempotency keys
 }
 
-// KeptCopy is content of a deleted document that stays, since it belongs to a
+// KeptCopy is content of a deleted document that is kept because it belongs to a
 // document that was not deleted.
 type KeptCopy struct {
 	DocumentID string     `json:"document_id"` // the deleted one
 	HeldBy     string     `json:"held_by"`     // the document that keeps it
 	Reason     KeptReason `json:"reason"`
-	Ranges     int        `json:"ranges,omitempty"` // with KeptRanges: how many
+	Ranges     int        `json:"ranges,omitempty"` // for KeptRanges: how many
 }
 
 // KeptReason says why content stays.
@@ -86,11 +87,12 @@ type KeptReason string
 
 const (
 	KeptBytes   KeptReason = "same_bytes"  // the same file was uploaded as another document, which has its own copy
-	KeptRanges  KeptReason = "same_ranges" // the other document has ranges with the same content, in copies of its own
-	KeptArchive KeptReason = "in_archive"  // the file lies in an archive that was not deleted
+	KeptRanges  KeptReason = "same_ranges" // the other document has ranges with the same content, in its own copies
+	KeptArchive KeptReason = "in_archive"  // the file is in an archive that was not deleted
 )
 
-// Signature proves that a receipt was made by this installation and not changed.
+// Signature proves that this installation made a receipt and that it was not
+// altered.
 type Signature struct {
 	Algorithm string `json:"algorithm"` // HMAC-SHA256
 	KeyID     string `json:"key_id"`    // of the installation's key

@@ -2,15 +2,15 @@ package taskstore
 
 import "time"
 
-// Bounds on splits.
+// Limits on splits.
 const (
-	MaxSplits     = 1000 // of a dataset
-	MaxSplitNames = 10   // of a split
-	MaxSplitName  = 200  // bytes of a name
+	MaxSplits     = 1000 // per dataset
+	MaxSplitNames = 10   // per split
+	MaxSplitName  = 200  // bytes per name
 )
 
-// Split is names that the graph of a dataset keeps apart, where it would take one
-// for the other.
+// Split is a set of names that a dataset's graph keeps apart although it would merge
+// them.
 type Split struct {
 	ID        string    `json:"id"`
 	TenantID  string    `json:"-"`

@@ -7,23 +7,23 @@ import (
 	"sheaf"
 )
 
-// NewMembers is part of an archive on its way to become documents.
+// NewMembers are files of an archive that become documents.
 type NewMembers struct {
 	Files []NewDocument // Document: ID, Name, Path, MediaType, Size, SHA256, BlobKey, ParseConfig, Metadata
-	// Keep leaves documents that are there as they are; they belong to the
-	// archive's new generation all the same.
+	// Keep leaves existing documents unchanged; they still belong to the archive's new
+	// generation.
 	Keep bool
-	// MaxDocuments and MaxBytes bound all that comes out of the outermost
-	// archive, with the archives inside it.
+	// MaxDocuments and MaxBytes bound the total contents of the outermost archive,
+	// including nested archives.
 	MaxDocuments int
 	MaxBytes     int64
 }
 
-// MemberOutcome is what became of one file of an archive.
+// MemberOutcome is the outcome of one file of an archive.
 type MemberOutcome struct {
-	Failure *sheaf.Failure // why it is no document; nil when it is
+	Failure *sheaf.Failure // why it is not a document; nil if it is
 	Stored  bool           // its BlobKey is in use
-	Wait    bool           // the tenant's queue is full: to be tried again
+	Wait    bool           // the tenant's queue is full: try again
 }
 
 // NotClaimable says why a claim was refused. The hint that led to it is spent.
@@ -42,7 +42,7 @@ func (e *NotClaimable) Error() string {
 // Is makes errors.Is(err, ErrConflict) true.
 func (e *NotClaimable) Is(target error) bool { return target == sheaf.ErrConflict }
 
-// WorkerStatus is what an executor says about itself with each heartbeat.
+// WorkerStatus is an executor's report about itself with each heartbeat.
 type WorkerStatus struct {
 	ID          string          `json:"id"` // unique per process start
 	Host        string          `json:"host"`
@@ -51,8 +51,8 @@ type WorkerStatus struct {
 	Slots       int             `json:"slots"`
 	Running     []string        `json:"running"` // task ids
 	RSSBytes    int64           `json:"rss_bytes"`
-	Pools       []string        `json:"pools,omitempty"`        // that it serves; empty for default
-	HeartbeatMS int64           `json:"heartbeat_ms,omitempty"` // how often it says so
+	Pools       []string        `json:"pools,omitempty"`        // the pools it serves; empty for default
+	HeartbeatMS int64           `json:"heartbeat_ms,omitempty"` // heartbeat interval
 	Info        json.RawMessage `json:"info,omitempty"`
 	StartedAt   time.Time       `json:"started_at"`
 	SeenAt      time.Time       `json:"seen_at"`
@@ -60,14 +60,14 @@ type WorkerStatus struct {
 
 // HeartbeatReply lists claims of the call that need attention.
 type HeartbeatReply struct {
-	Lost     []sheaf.Claim // not this worker's any more: drop the work
-	Canceled []sheaf.Claim // still held, and asked to stop
-	Ended    []sheaf.Claim // of tasks that were canceled, superseded or deleted meanwhile: drop the work, nothing is lost
+	Lost     []sheaf.Claim // no longer this worker's: drop the work
+	Canceled []sheaf.Claim // still held, but cancellation was requested
+	Ended    []sheaf.Claim // tasks canceled, superseded or deleted meanwhile: drop the work, nothing is lost
 }
 
-// FailReport ends an attempt that did not work out.
+// FailReport ends a failed attempt.
 type FailReport struct {
-	Failure  sheaf.Failure // Retryable false makes the task dead at once
+	Failure  sheaf.Failure // Retryable false makes the task dead immediately
 	Delay    time.Duration // until the next attempt
 	MaxFails int           // dead when fail_count reaches it
 }
@@ -80,50 +80,49 @@ type ReusableRange struct {
 	Result     sheaf.TaskResult
 }
 
-// Promotion is what became of tasks that waited for their time.
+// Promotion lists the scheduled and retried tasks that became pending.
 type Promotion struct {
 	Tasks []PromotedTask
-	// NextIn is when the next one is due; 0 when there is none, and not 0
-	// otherwise.
+	// NextIn is when the next one is due; 0 only if there is none.
 	NextIn time.Duration
 }
 
-// PromotedTask is a task that was due and is pending now.
+// PromotedTask is a due task that is now pending.
 type PromotedTask struct {
 	ID   string
 	Lane sheaf.Lane
 	Late time.Duration // since it was due, by the store's clock
 }
 
-// FinishedRange is what a done task of a generation has covered.
+// FinishedRange is what a done task of a generation covers.
 type FinishedRange struct {
 	Unit        sheaf.Unit
 	Range       sheaf.Range
 	ArtifactKey string // "" once a newer version has replaced the result
 }
 
-// RangeOutline is what a done task reports of the headings in its range.
+// RangeOutline is what a done task reports about the headings in its range.
 type RangeOutline struct {
 	Range    sheaf.Range
 	Headings []sheaf.Heading // in order
 }
 
-// DefaultPool is that of tasks without a pool.
+// DefaultPool is the pool of tasks without a pool.
 const DefaultPool = "default"
 
-// UnservedAfter is how long a worker that says nothing still counts as one that
-// serves its pools, unless its heartbeats are far between: less than the ten
-// seconds in which a pool that nobody serves is told of.
+// UnservedAfter is how long a silent worker still counts as serving its pools,
+// unless its heartbeats are further apart: less than the ten seconds within which an
+// unserved pool is reported.
 const UnservedAfter = 7 * time.Second
 
-// UnservedPool is a pool for which tasks wait and that no live worker serves.
+// UnservedPool is a pool with waiting tasks that no live worker serves.
 type UnservedPool struct {
 	Pool  string
 	Tasks int
-	Since time.Time // from when the first of them could have run
+	Since time.Time // since the first of them could have run
 }
 
-// TenantLoad is what a fair pick needs to know of a tenant.
+// TenantLoad is what a fair pick needs to know about a tenant.
 type TenantLoad struct {
 	TenantID string
 	Weight   int
@@ -131,18 +130,18 @@ type TenantLoad struct {
 	Running  int
 }
 
-// FeedSlice is what some tenants have for a queue.
+// FeedSlice is the work of some tenants for a queue.
 type FeedSlice struct {
-	Tenants []TenantLoad // with pending tasks; Running is not read
-	Hints   []sheaf.Hint // that no queue is known to hold
-	Next    string       // the last of the tenants, "" when there are no more behind it
+	Tenants []TenantLoad // with pending tasks; Running is not set
+	Hints   []sheaf.Hint // not known to be in a queue
+	Next    string       // the last of the tenants, "" when there are no more
 }
 
 // ReapPolicy says when a running task is lost.
 type ReapPolicy struct {
 	MaxLost       int           // dead when lost_count reaches it, default 3
-	MaxJitter     time.Duration // a task that was lost before runs after a random wait up to this
-	WorkerTimeout time.Duration // a worker not heard of for this long is gone before its leases end; 0 means leases only
-	// TakenFunc is told of each task after it was taken back. May be nil.
+	MaxJitter     time.Duration // maximum random delay before a task that was already lost once runs again
+	WorkerTimeout time.Duration // a worker silent for this long is dead before its leases expire; 0 means leases only
+	// TakenFunc is called with each task after it was reclaimed. May be nil.
 	TakenFunc func(tenantID, taskID string)
 }

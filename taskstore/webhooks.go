@@ -8,32 +8,32 @@ import (
 	"sheaf"
 )
 
-// Webhook is an address that is told when documents and jobs of a dataset
-// end. The message and its signature follow Standard Webhooks 1.0.
+// Webhook is an address to notify when a dataset's documents and jobs end. The
+// message and its signature follow Standard Webhooks 1.0.
 type Webhook struct {
 	ID        string    `json:"id"`
 	TenantID  string    `json:"-"`
 	DatasetID string    `json:"dataset_id"`
 	URL       string    `json:"url"`
-	Events    []string  `json:"events"`           // what is told; empty: everything
-	Secret    string    `json:"secret,omitempty"` // key of the signature, whsec_ and base64; shown once, when the webhook is made
+	Events    []string  `json:"events"`           // events to send; empty: all
+	Secret    string    `json:"secret,omitempty"` // key of the signature, whsec_ and base64; shown once, when the webhook is created
 	Enabled   bool      `json:"enabled"`
-	Failures  int       `json:"failures"` // attempts in a row that failed
+	Failures  int       `json:"failures"` // consecutive failed attempts
 	LastError string    `json:"last_error,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// WebhookEvents lists what a webhook may be told, besides WebhookPing.
+// WebhookEvents lists the events a webhook may receive, besides WebhookPing.
 var WebhookEvents = []string{
 	"document.succeeded", "document.partially_succeeded", "document.failed", "document.canceled", "document.deleted",
 	"job.succeeded", "job.partially_succeeded", "job.failed", "job.canceled",
 }
 
-// WebhookPing is told when somebody asks for a message to try a webhook with.
+// WebhookPing is the event of a test message sent on request.
 const WebhookPing = "ping"
 
-// Wants reports whether the webhook is to be told of an event.
+// Wants reports whether the webhook should receive an event.
 func (w *Webhook) Wants(event string) bool {
 	return len(w.Events) == 0 || event == WebhookPing || slices.Contains(w.Events, event)
 }
@@ -50,7 +50,7 @@ const (
 // Delivery is one message to one webhook.
 type Delivery struct {
 	Seq         int64           `json:"-"`
-	Claims      int             `json:"-"` // fences an attempt that another has followed
+	Claims      int             `json:"-"` // fences an attempt superseded by another
 	WebhookID   string          `json:"webhook_id"`
 	EventID     string          `json:"event_id"` // the webhook-id header: the same in every attempt and replay
 	Event       string          `json:"event"`
@@ -86,25 +86,25 @@ type JobNews struct {
 	Documents sheaf.JobDocuments  `json:"documents"`
 }
 
-// Replay selects deliveries to be sent again: those of the events when any is
-// named, else those that were given up, of all or since a time.
+// Replay selects deliveries to resend: those of the named events or, if none is
+// named, those that were given up, all of them or since a time.
 type Replay struct {
 	EventIDs []string
 	States   []DeliveryState // empty: the dead
 	Since    time.Time
 }
 
-// DeliveryEnd says what became of an attempt.
+// DeliveryEnd is the outcome of an attempt.
 type DeliveryEnd struct {
-	State  DeliveryState // pending: to be tried again after Delay
-	Status int           // of the answer, 0 without one
+	State  DeliveryState // pending: retry after Delay
+	Status int           // of the response, 0 without one
 	Error  string
 	Delay  time.Duration
-	Hold   time.Duration // how long the webhook as a whole waits
-	// Untried gives the message back as if it had not been claimed.
+	Hold   time.Duration // how long the whole webhook waits
+	// Untried returns the message as if it had not been claimed.
 	Untried bool
-	// Unwanted forgets a message that the webhook did not ask for.
+	// Unwanted drops a message that the webhook did not subscribe to.
 	Unwanted bool
-	// Disable turns the webhook off: Error says why.
+	// Disable turns the webhook off; Error says why.
 	Disable bool
 }
