@@ -9,14 +9,14 @@ import (
 	"sheaf/taskstore"
 )
 
-// backlogGroup is one line of what waits and runs.
+// backlogGroup is one group of waiting or running tasks.
 type backlogGroup struct {
 	TenantID, State string
 	Paused, Lane, N int
 	Oldest          int64
 }
 
-// count adds the group to the sum of its state; false for pending tasks.
+// count adds the group to the sum of its state; it returns false for pending tasks.
 func (g backlogGroup) count(running, retryWait, scheduled, parked, dead *int) bool {
 	to := map[sheaf.TaskState]*int{sheaf.TaskRunning: running, sheaf.TaskRetryWait: retryWait, sheaf.TaskScheduled: scheduled, sheaf.TaskParked: parked, sheaf.TaskDead: dead}[sheaf.TaskState(g.State)]
 	if to != nil {
@@ -29,9 +29,9 @@ func (r tenantRow) queue() taskstore.TenantQueue {
 	return taskstore.TenantQueue{TenantID: r.ID, Weight: r.Weight, Cap: r.Cap, Paused: r.Paused != 0}
 }
 
-// Backlog reads all of it with a bounded number of statements, whatever the
-// number of tenants, and lists no more than top of them: one statement over the
-// index by which tasks are fed, and three over small tables.
+// Backlog uses a bounded number of statements, whatever the number of tenants, and
+// lists at most top of them: one statement over the feed index, and three over small
+// tables.
 func (s *queues) Backlog(ctx context.Context, top int) (*taskstore.Backlog, error) {
 	db := s.read(ctx)
 	groups, err := all[backlogGroup](db, `SELECT tenant_id, state, paused, lane, COUNT(*) AS n, MIN(run_at) AS oldest FROM tasks
@@ -52,7 +52,7 @@ func (s *queues) Backlog(ctx context.Context, top int) (*taskstore.Backlog, erro
 	return out, nil
 }
 
-// sumBacklog sums groups by lane and by tenant and keeps the top tenants.
+// sumBacklog sums groups by lane and tenant and keeps the top tenants.
 func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) *taskstore.Backlog {
 	out := &taskstore.Backlog{}
 	for _, lane := range sheaf.Lanes {
@@ -67,7 +67,7 @@ func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) 
 	for _, g := range groups {
 		t := by[g.TenantID]
 		if t == nil {
-			continue // it was made, or removed, between two statements
+			continue // it was created or removed between two statements
 		}
 		if g.count(&t.Running, &t.RetryWait, &t.Scheduled, &t.Parked, &t.Dead) {
 			g.count(&out.Running, &out.RetryWait, &out.Scheduled, &out.Parked, &out.Dead)
@@ -110,7 +110,7 @@ func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) 
 	return out
 }
 
-// Population reads every document and job: not for each scrape.
+// Population reads every document and job, so it is not for every scrape.
 func (s *queues) Population(ctx context.Context) (*taskstore.Population, error) {
 	db := s.read(ctx)
 	out := &taskstore.Population{Documents: map[sheaf.DocumentState]int{}}
@@ -121,8 +121,8 @@ func (s *queues) Population(ctx context.Context) (*taskstore.Population, error) 
 	for _, d := range documents {
 		out.Documents[sheaf.DocumentState(d.State)] = d.N
 	}
-	// A job has no state of its own. Those with a document that is not at its
-	// end are found from these documents, which are few beside those that are.
+	// A job has no state of its own. Jobs with unfinished documents are found from
+	// these documents, which are few compared to finished ones.
 	open, err := all[struct{ Begun, N int }](db, `SELECT begun, COUNT(*) AS n FROM (
 			SELECT g.job_id, MAX(CASE WHEN d.state IN ('unstarted','queued') THEN 0 ELSE 1 END) AS begun
 			FROM documents d JOIN generations g ON g.doc_id=d.id AND g.gen=d.gen

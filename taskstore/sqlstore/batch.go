@@ -11,19 +11,18 @@ import (
 	"sheaf/taskstore"
 )
 
-// Claims and completions are most of what a busy fleet asks of the database,
-// and each costs a transaction of half a dozen statements whether it moves one
-// task or thirty. So those that come together are written together, each under
-// its own guard and with its own result. While a transaction runs, all that
-// arrives makes up the next, which is then as large as the load asks for.
-// Servers take a second transaction beside the first when enough has come
-// together, so that one computes while the other waits for the disk.
+// Claims and completions are most of a busy fleet's database load, and each costs a
+// transaction of half a dozen statements whether it moves one task or thirty. So
+// concurrent ones are written together, each with its own guard and result. Calls
+// that arrive while a transaction runs form the next one, so batches grow with the
+// load. On servers, a second transaction runs concurrently once enough calls have
+// gathered, so that one computes while the other waits for the disk.
 
 const (
-	maxBatch         = 64               // claims and completions of one transaction
-	batchTimeout     = 15 * time.Second // for one transaction and its retries
-	writeConcurrency = 2                // transactions of claims and completions at once
-	minBatch         = 16               // of them in the second at least: with 8, batches of 10 instead of 14 took 5 % more CPU
+	maxBatch         = 64               // claims and completions per transaction
+	batchTimeout     = 15 * time.Second // per transaction, including its retries
+	writeConcurrency = 2                // concurrent transactions of claims and completions
+	minBatch         = 16               // minimum size of the second transaction: with 8, batches of 10 instead of 14 took 5 % more CPU
 )
 
 // ClaimAsk is one claim of a batch.
@@ -33,27 +32,25 @@ type ClaimAsk struct {
 	Lease    time.Duration
 }
 
-// ClaimAnswer is what became of a ClaimAsk: the task, or the error that Claim
-// names.
+// ClaimAnswer is the outcome of a ClaimAsk: the task, or an error as from Claim.
 type ClaimAnswer struct {
 	Task *sheaf.Task
 	Err  error
 }
 
-// Finished is one completion of a batch, of a task that leaves its result and
-// nothing else.
+// Finished is one completion in a batch, for a task that leaves only its result.
 type Finished struct {
 	Claim  sheaf.Claim
 	Result sheaf.TaskResult
 }
 
-// write is a call of Claim, or of Complete when done is set.
+// write is a Claim call, or a Complete call if done is set.
 type write struct {
 	claim ClaimAsk
 	done  *Finished
 }
 
-// tasks is what executors claim and end.
+// tasks implements claiming and ending tasks.
 type tasks struct {
 	*handle
 	*folds
@@ -64,25 +61,23 @@ type tasks struct {
 func newTasks(h *handle, f *folds, d deletions) *tasks {
 	s := &tasks{handle: h, folds: f, deletions: d}
 	writes := batching.Config[write]{Max: maxBatch, Timeout: batchTimeout}
-	if h.d.name != "sqlite" { // which has one writer
+	if h.d.name != "sqlite" { // it has a single writer
 		writes.Concurrency, writes.MinBatch = writeConcurrency, minBatch
 	}
 	s.writes = batching.New(writes, s.runBatch)
 	return s
 }
 
-// Claim makes a pending, due, unpaused task running under a new epoch. When the
-// task is in any other state it fails with *NotClaimable. An error that is not
-// *NotClaimable leaves open whether the claim happened. Claims and completions
-// that come together share a transaction.
+// Claim makes a pending, due, unpaused task running under a new epoch. For a task in
+// any other state it fails with *NotClaimable. Any other error leaves it unknown
+// whether the claim happened. Concurrent claims and completions share a transaction.
 func (s *tasks) Claim(ctx context.Context, taskID, workerID string, lease time.Duration) (*sheaf.Task, error) {
 	a, err := s.writes.Do(ctx, write{claim: ClaimAsk{TaskID: taskID, WorkerID: workerID, Lease: lease}})
 	return a.Task, cmp.Or(err, a.Err)
 }
 
-// Complete makes the task done and writes, in the same transaction, what
-// follows from it. A completion that reaches beyond its task has a transaction
-// of its own.
+// Complete makes the task done and writes its consequences in the same transaction.
+// A completion that affects more than its task has its own transaction.
 func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil || len(done.Stitch) > 0 || len(done.Last) > 0 || done.Run != nil {
 		return s.completeWide(ctx, c, done)
@@ -92,7 +87,7 @@ func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Comp
 		return err
 	}
 	if a.last != "" && done.NextFunc != nil {
-		// The end is written. What fails from here on the keeper makes good.
+		// The completion is written; the keeper makes up for any failure from here on.
 		if h, err := s.finishDocument(ctx, a.last); err == nil && h != nil {
 			done.NextFunc(*h)
 		}
@@ -100,13 +95,13 @@ func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Comp
 	return nil
 }
 
-// answer is what became of a write.
+// answer is the outcome of a write.
 type answer struct {
 	ClaimAnswer
-	last string // the document, if this was the batch's last end in it and no claim of the batch goes on with it
+	last string // the document, if this was the batch's last completion in it and no claim in the batch continues it
 }
 
-// runBatch writes the calls of one batch.
+// runBatch writes one batch of calls.
 func (s *tasks) runBatch(ctx context.Context, batch []write) []answer {
 	var finished []Finished
 	var asks []ClaimAsk
@@ -142,17 +137,16 @@ func (s *tasks) runBatch(ctx context.Context, batch []write) []answer {
 	return answers
 }
 
-// WriteAll makes each finished task done whose claim still holds and each claim
-// that its task's state allows, in one transaction. It answers in the order of
-// its arguments. Of two completions under one claim, and of two claims of one
-// task, the first counts. Claims see their tasks as they were before the batch
-// but for its completions: a task that a completion wakes is not claimed yet.
+// WriteAll makes each finished task done if its claim still holds, and claims each
+// asked task if its state allows, in one transaction. It returns results in the
+// order of its arguments. Of two completions under one claim, and of two claims of
+// one task, the first counts. Claims see their tasks as before the batch, except for
+// its completions: a task woken by a completion is not claimable yet.
 func (s *tasks) WriteAll(ctx context.Context, finished []Finished, asks []ClaimAsk) ([]error, []ClaimAnswer) {
 	return s.writeAll(ctx, finished, asks, make([]string, len(finished)))
 }
 
-// writeAll is WriteAll; it puts the document of each task that it ends in
-// documents.
+// writeAll is WriteAll; it stores the document of each completed task in documents.
 func (s *tasks) writeAll(ctx context.Context, finished []Finished, asks []ClaimAsk, documents []string) ([]error, []ClaimAnswer) {
 	errs, answers := make([]error, len(finished)), make([]ClaimAnswer, len(asks))
 	ids := make([]string, 0, len(finished)+len(asks))
@@ -185,8 +179,9 @@ func (s *tasks) writeAll(ctx context.Context, finished []Finished, asks []ClaimA
 				answers[i].Task, claimed = &task, append(claimed, t)
 				events = append(events, t.event(sheaf.EventClaimed, t.Epoch))
 				if t.Kind == string(sheaf.KindPlan) {
-					// The plan is what starts a document. For the others the mark would
-					// tell nothing new, and all claims of a document would queue for it.
+					// The plan is what starts a document. For other tasks the mark
+					// would add nothing, and all claims of a document would queue for
+					// it.
 					dirty = append(dirty, t.DocID)
 				}
 			}
@@ -201,8 +196,8 @@ func (s *tasks) writeAll(ctx context.Context, finished []Finished, asks []ClaimA
 	if err == nil {
 		return errs, answers
 	}
-	// What one of them holds may be what the engine refused. Alone, each fails
-	// for itself.
+	// One item's content may be what the engine rejected. Written alone, each fails on
+	// its own.
 	alone := len(ids) > 1 && mayBeOnes(err)
 	for i := range finished {
 		if errs[i] = err; alone {
@@ -219,15 +214,15 @@ func (s *tasks) writeAll(ctx context.Context, finished []Finished, asks []ClaimA
 	return errs, answers
 }
 
-// mayBeOnes reports whether a batch may have failed for what one of it holds,
-// so that the others would pass without it.
+// mayBeOnes reports whether a batch may have failed because of one item's content,
+// so that the others would succeed without it.
 func mayBeOnes(err error) bool {
 	return !errors.Is(err, sheaf.ErrUnavailable) && !errors.Is(err, sheaf.ErrReadOnly) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// claimFor gives a locked task to a worker if its state allows; nil is a task
-// that does not exist.
+// claimFor assigns a locked task to a worker if its state allows; nil is a task that
+// does not exist.
 func (r *taskRow) claimFor(a ClaimAsk) error {
 	if r == nil {
 		return &taskstore.NotClaimable{TaskID: a.TaskID}
@@ -255,8 +250,8 @@ func (r *taskRow) end(c sheaf.Claim, result sheaf.TaskResult) error {
 	return nil
 }
 
-// saveClaimed writes what claimFor has changed of locked tasks: one statement
-// for all that one worker claims, since they get the same.
+// saveClaimed writes the changes of claimFor to locked tasks: one statement per
+// worker and lease, since these tasks get the same values.
 func (s *tasks) saveClaimed(c *script, tasks []*taskRow) {
 	type hold struct {
 		worker string
@@ -274,11 +269,10 @@ func (s *tasks) saveClaimed(c *script, tasks []*taskRow) {
 	}
 }
 
-// saveEnded writes what end has changed of locked tasks. Each row has values of
-// its own, which an insert that overwrites what is in its way carries best;
-// measured on MariaDB: with a CASE per column it takes half as much again for
-// 16 tasks. Since the rows are there, the other columns without a default are
-// only for show.
+// saveEnded writes the changes of end to locked tasks. Each row has its own values,
+// for which an overwriting insert works best; measured on MariaDB, a CASE per column
+// takes half as much again for 16 tasks. Since the rows exist, the other columns
+// without a default are placeholders.
 func (s *tasks) saveEnded(c *script, tasks []*taskRow) {
 	changed := []string{"state", "lease_until", "done_epoch", "finished_at", "range_id", "artifact_key", "chunk_count", "token_count", "reused", "result"}
 	columns := append([]string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "run_at", "created_at"}, changed...)

@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// changeBatch is how many documents one transaction re-parses, cancels or
-	// deletes: each may have thousands of tasks, whose rows it locks.
+	// changeBatch is how many documents one transaction re-parses, cancels or deletes:
+	// each may have thousands of tasks, whose rows it locks.
 	changeBatch = 100
-	// replacedDelay is how long bytes that were replaced are kept for those
-	// who are reading them.
+	// replacedDelay is how long replaced bytes are kept for current readers.
 	replacedDelay = 10 * time.Minute
 )
 
-// supersede ends what is left of the documents' older generations.
+// supersede ends the unfinished older generations of documents.
 func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 	if len(docs) == 0 {
 		return nil
@@ -44,8 +43,8 @@ func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 	return s.endGenerations(tx, ids, encodeFailure(failure))
 }
 
-// insertJob writes the job, or leaves it when the same call came before. With
-// openFor it takes more files until none have come for so long.
+// insertJob writes the job, or does nothing if the same call was made before. With
+// openFor the job accepts files until none arrive for that long.
 func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job, openFor time.Duration) error {
 	if err := checkTexts("the job's name", job.Name, 500, "the job's requester", job.Requester, 250); err != nil {
 		return err
@@ -61,8 +60,8 @@ func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job, openFor time.Duration) e
 	if err != nil {
 		return err
 	}
-	// A job of a paused dataset is held by the dataset and not by itself, so
-	// that it goes on when the dataset does.
+	// A job of a paused dataset is held by the dataset and not paused itself, so that
+	// it resumes with the dataset.
 	openUntil := any(0)
 	if openFor > 0 {
 		openUntil = s.after(openFor)
@@ -72,19 +71,19 @@ func (s *changes) insertJob(tx *gorm.DB, job sheaf.Job, openFor time.Duration) e
 			job.Requester, openUntil, openFor.Milliseconds(), raw(s.now())}}, s.d.noop("id"))
 }
 
-// namedFiles is by how many of its files a job is called.
+// namedFiles is how many of its files a job is named after.
 const namedFiles = 2
 
-// firstFiles is what a job's row says of its files.
+// firstFiles is the list of files stored in a job's row.
 func firstFiles(names []string) string {
 	return encodeList(mapped(names[:min(len(names), namedFiles)], fileOfJob))
 }
 
-// fileOfJob is the name of a file as a job's row has it.
+// fileOfJob is a file name as stored in a job's row.
 func fileOfJob(name string) string { return clip(name, 80) }
 
-// begunBy returns which documents the job has begun, with the SHA-256 of their
-// bytes, and which of them had an older generation: of ids, or of all for nil.
+// begunBy returns which documents the job has started, with the SHA-256 of their
+// bytes, and which of them had an older generation: among ids, or all if nil.
 func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job, ids []string) (begun map[string]string, replaced []string, err error) {
 	type row struct {
 		DocID, SHA256 string
@@ -108,7 +107,7 @@ func (s *changes) begunBy(tx *gorm.DB, job sheaf.Job, ids []string) (begun map[s
 	return begun, replaced, err
 }
 
-// notBegun leaves out the documents that an earlier try of the call has begun.
+// notBegun removes the documents that an earlier try of the call has started.
 func notBegun(docs []taskstore.NewDocument, begun map[string]string) (left []taskstore.NewDocument, err error) {
 	for _, n := range docs {
 		switch sum, had := begun[n.Document.ID]; {
@@ -121,11 +120,11 @@ func notBegun(docs []taskstore.NewDocument, begun map[string]string) (left []tas
 	return left, nil
 }
 
-// begin writes what starts the newest generation of each document: its row,
-// its plan and its event. docs hold the new gen, job and lane; plans[i] belongs
-// to docs[i]. It is insertTasks for many documents at once. There is nothing to
-// fold until the plan is claimed. Plans for later have the place that they would
-// have if they were asked for then.
+// begin writes what starts the newest generation of each document: its row, plan and
+// event. docs have the new gen, job and lane; plans[i] belongs to docs[i]. It is
+// insertTasks for many documents at once. No fold is needed until the plan is
+// claimed. Scheduled plans get the place they would have if requested at their
+// scheduled time.
 func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, trace string, notBefore time.Time) error {
 	if len(docs) == 0 {
 		return nil
@@ -135,7 +134,7 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 	if err != nil {
 		return err
 	}
-	// The place is that of the job, for documents too that join it later.
+	// Documents that join the job later also get the job's place.
 	queued, err := first[int64](tx, "SELECT created_at FROM jobs WHERE id=?", d.JobID)
 	if err != nil {
 		return err
@@ -170,14 +169,14 @@ func (s *changes) begin(tx *gorm.DB, docs []documentRow, plans []sheaf.NewTask, 
 	return c.exec(tx)
 }
 
-// uploadedColumns are those of a new document that was uploaded.
+// uploadedColumns are the columns set for an uploaded document.
 var uploadedColumns = []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "gen",
 	"parse_config", "metadata", "attributes", "duplicate_of", "job_id", "lane", "created_at", "updated_at"}
 
-// CreateDocuments writes the job, the documents, their first generations and
-// plan tasks in one transaction. ErrLimit when a quota is full. replaced lists
-// the ids that existed and got new bytes. The same call again, with the ids of
-// job and documents, does nothing more and answers the same.
+// CreateDocuments writes the job, the documents, their first generations and plan
+// tasks in one transaction. ErrLimit when a quota is full. replaced lists existing
+// ids that got new bytes. Repeating the call with the same job and document ids has
+// no further effect and gives the same answer.
 func (s *changes) CreateDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error) {
 	return s.createDocuments(ctx, job, docs, trace, false)
 }
@@ -187,7 +186,7 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		return nil, fmt.Errorf("%w: a job needs at least one document", sheaf.ErrInvalid)
 	}
 	every := slices.Clone(docs)
-	// By id, so that calls that replace the same documents lock them in one order.
+	// By id, so that calls replacing the same documents lock them in the same order.
 	slices.SortFunc(every, func(a, b taskstore.NewDocument) int { return strings.Compare(a.Document.ID, b.Document.ID) })
 	ids := make([]string, len(every))
 	for i, n := range every {
@@ -200,7 +199,7 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 			return nil, err
 		}
 	}
-	var of []string // of a job of its own, whatever it has begun
+	var of []string // nil for a new job: all it has started
 	if joins {
 		of = ids
 	}
@@ -236,7 +235,7 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 		if err != nil {
 			return err
 		}
-		// Both wait for another transaction that writes the same job.
+		// Both wait for a concurrent transaction that writes the same job.
 		meanwhile, again, err := s.begunBy(tx, job, of)
 		if replaced = again; err != nil || len(meanwhile) > 0 && !joins {
 			return err
@@ -293,13 +292,12 @@ func (s *changes) createDocuments(ctx context.Context, job sheaf.Job, docs []tas
 	return replaced, nil
 }
 
-// HoldDocuments writes documents that nothing is done with until somebody asks
-// for it by Reparse: they are unstarted, without generation, job and tasks.
-// ErrLimit when a quota is full, ErrConflict when an id is taken. The same call
-// again does nothing more.
+// HoldDocuments writes documents that are not processed until Reparse is called:
+// they are unstarted, without generation, job or tasks. ErrLimit when a quota is
+// full, ErrConflict when an id is taken. Repeating the call has no further effect.
 func (s *changes) HoldDocuments(ctx context.Context, tenantID, datasetID string, docs []sheaf.Document) error {
 	every := slices.Clone(docs)
-	slices.SortFunc(every, func(a, b sheaf.Document) int { return strings.Compare(a.ID, b.ID) }) // one order of locks
+	slices.SortFunc(every, func(a, b sheaf.Document) int { return strings.Compare(a.ID, b.ID) }) // a single lock order
 	texts := make([]string, len(every))
 	for i := range every {
 		if err := checkDocument(&every[i]); err != nil {
@@ -329,7 +327,7 @@ func (s *changes) HoldDocuments(ctx context.Context, tenantID, datasetID string,
 		for i, d := range every {
 			if n := slices.IndexFunc(there, func(r documentRow) bool { return r.ID == d.ID }); n >= 0 {
 				if r := there[n]; r.TenantID == tenantID && r.DatasetID == datasetID && r.DeletedAt == 0 && r.Gen == 0 && r.SHA256 == d.SHA256 {
-					continue // by an earlier try
+					continue // written by an earlier try
 				}
 				return fmt.Errorf("%w: document id %s is taken; choose another id, or leave hold out to replace its bytes", sheaf.ErrConflict, d.ID)
 			}
@@ -358,8 +356,8 @@ func (s *changes) HoldDocuments(ctx context.Context, tenantID, datasetID string,
 	return nil
 }
 
-// replaceBytes gives a document new bytes under a new generation. What is live
-// stays live, with its counts, until that generation is published.
+// replaceBytes gives a document new bytes under a new generation. The live
+// generation stays live, with its counts, until the new one is published.
 func (s *changes) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d sheaf.Document, metadata string) error {
 	res := tx.Exec(s.sql(`UPDATE documents SET name=?, media_type=?, size=?, sha256=?, blob_key=?, state='queued', progress=0, units=0, unit='', gen=?,
 		ledger='{}', failure='', warnings='[]', parser='', parse_config=?, metadata=?, duplicate_of=?, job_id=?, lane=?,
@@ -375,7 +373,7 @@ func (s *changes) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d s
 		[][]any{{old.TenantID, old.ID, old.BlobKey, s.after(replacedDelay)}}, "")
 }
 
-// checkQuota refuses documents that exceed the tenant's quota.
+// checkQuota rejects documents that exceed the tenant's quota.
 func (s *changes) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewDocument, old map[string]*documentRow) error {
 	left, err := s.allowance(tx, tenantID)
 	if err != nil {
@@ -394,7 +392,7 @@ func (s *changes) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewD
 	return left.take(more)
 }
 
-// allowance reads what is left of a tenant's quota. With a bound to hold, the
+// allowance returns what is left of a tenant's quota. If there is a limit, the
 // tenant's row is locked, so that two uploads cannot both take the last place.
 func (s *changes) allowance(tx *gorm.DB, tenantID string) (*allowance, error) {
 	t, err := get(tx, "tenant", tenantID, tenantRow.toDomain, "id=?", tenantID)
@@ -409,10 +407,9 @@ func (s *changes) allowance(tx *gorm.DB, tenantID string) (*allowance, error) {
 }
 
 // Reparse starts a new generation of each document: running work of older
-// generations is superseded, what is live stays live. Documents that were
-// deleted in the meantime are left out; ErrNotFound when none is left. Many
-// documents take several transactions; after an error the same call goes on
-// where it ended.
+// generations is superseded, and live generations stay live. Documents deleted in
+// the meantime are skipped; ErrNotFound when none is left. Many documents take
+// several transactions; after an error, repeating the call resumes where it stopped.
 func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, trace string) error {
 	byID := make(map[string]taskstore.ReparseDocument, len(docs))
 	ids := make([]string, len(docs))
@@ -429,7 +426,7 @@ func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.R
 				return err
 			}
 			n = len(rows)
-			// Documents that the same call, made before, has begun.
+			// Documents already started by an earlier, identical call.
 			had, err := all[string](tx, "SELECT doc_id FROM generations WHERE job_id=? AND doc_id IN ?", job.ID, batch)
 			if err != nil {
 				return err
@@ -472,10 +469,10 @@ func (s *changes) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.R
 	return nil
 }
 
-// CancelDocuments stops the newest generation of each document. What waits is
-// canceled at once; what runs is asked to stop, and the document is canceled
-// when the last of its tasks has ended. A document that was published first
-// stays so. The files of an archive are canceled after it, when it can yield no
+// CancelDocuments stops the newest generation of each document. Waiting tasks are
+// canceled immediately; running ones are asked to stop, and the document is canceled
+// when the last of its tasks has ended. A document published before that stays
+// published. The files of an archive are canceled after it, when it cannot yield any
 // more.
 func (s *changes) CancelDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
 	var sum taskstore.CancelReceipt
@@ -542,10 +539,10 @@ func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []st
 	return nil
 }
 
-// CancelTask stops one task: at once while it waits, else as soon as its
-// executor hears of it. A canceled range leaves its units unread, and the
-// document ends without them; a canceled plan or finalize task ends the document
-// canceled. ErrConflict for a task that has ended. A dry run changes nothing.
+// CancelTask stops one task: immediately if it is waiting, otherwise as soon as its
+// executor is notified. A canceled range leaves its units unread, and the document
+// ends without them; a canceled plan or finalize task ends the document as canceled.
+// ErrConflict for a task that has ended. A dry run changes nothing.
 func (s *changes) CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (r taskstore.CancelReceipt, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		r = taskstore.CancelReceipt{}
@@ -553,7 +550,7 @@ func (s *changes) CancelTask(ctx context.Context, tenantID, id string, dryRun bo
 		if err != nil {
 			return err
 		}
-		if found.DocID != "" { // before its task, as all lock them
+		if found.DocID != "" { // locked before its task, as everywhere
 			doc, err := s.lockDocument(tx, found.DocID)
 			if err != nil {
 				return err
@@ -597,7 +594,7 @@ func (s *changes) cancelTasks(tx *gorm.DB, documentIDs []string) (r taskstore.Ca
 	return s.cancelRows(tx, rows)
 }
 
-// cancelRows cancels locked tasks that are open.
+// cancelRows cancels locked open tasks.
 func (s *changes) cancelRows(tx *gorm.DB, rows []taskRow) (r taskstore.CancelReceipt, err error) {
 	var waiting, running []string
 	var events []eventRow
@@ -625,7 +622,7 @@ func (s *changes) cancelRows(tx *gorm.DB, rows []taskRow) (r taskstore.CancelRec
 	return r, s.insertEvents(tx, events...)
 }
 
-// addReceipt adds what one transaction of a deletion did.
+// addReceipt adds the result of one transaction of a deletion.
 func addReceipt(sum *taskstore.DeleteReceipt, r taskstore.DeleteReceipt) {
 	if r.ReceiptID != "" {
 		sum.ReceiptID = r.ReceiptID

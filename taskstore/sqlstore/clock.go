@@ -9,20 +9,18 @@ import (
 )
 
 const (
-	clockKey   = "clock"          // of queue_meta: the latest time that WatchClock saw, in milliseconds
-	clockEvery = 10 * time.Second // how often it is written while all is well
-	clockStep  = 5 * time.Second  // a clock that goes back by less is left alone: nothing waits for it longer than that
+	clockKey   = "clock"          // queue_meta key of the latest time WatchClock saw, in milliseconds
+	clockEvery = 10 * time.Second // how often it is normally written
+	clockStep  = 5 * time.Second  // a smaller step back is ignored: nothing waits longer than that for it
 )
 
-// WatchClock answers the time by the store's clock. When that has gone back
-// since an earlier call of any process, what lies ahead of it (due times,
-// leases, signs of life) is brought back too, and back says by how much. All
-// times here are the database's own, so that hosts need not agree; but what was
-// written while that clock was ahead would wait until it has caught up. So the
-// latest time seen is kept in the database, and when the clock is behind it,
-// what lies ahead is brought back by as much: due times, leases, signs of life.
-// That comes up to clockEvery too short, since the time is not written more
-// often.
+// WatchClock returns the time by the store's clock. All times here are the
+// database's own, so that hosts need not agree; but what was written while that
+// clock was ahead would wait until it catches up. So the latest time seen, by any
+// process, is kept in the database. When the clock is behind it, times ahead of the
+// clock (due times, leases, signs of life) are moved back too, and back is by how
+// much. That can be up to clockEvery too little, because the time is not written
+// more often.
 func (s *clock) WatchClock(ctx context.Context) (now time.Time, back time.Duration, err error) {
 	look := func(db *gorm.DB, lock string) (ms, last int64, err error) {
 		seen, err := first[string](db, "SELECT v FROM queue_meta WHERE k=?"+lock, clockKey)
@@ -61,9 +59,8 @@ func (s *clock) WatchClock(ctx context.Context) (now time.Time, back time.Durati
 	return now, back, err
 }
 
-// bringBack changes the times that lie ahead of a clock that went back by so
-// many milliseconds. A lease that is right is never cut short: it would still
-// lie ahead.
+// bringBack moves back times ahead of a clock that went back by that many
+// milliseconds. A valid lease is never cut short: it would still be ahead.
 func (s *clock) bringBack(tx *gorm.DB, by int64) error {
 	earlier := func(column string) string {
 		return column + "=CASE WHEN " + column + ">@now THEN " + s.d.greatest + "(@now, " + column + "-?) ELSE " + column + " END"
@@ -78,7 +75,7 @@ func (s *clock) bringBack(tx *gorm.DB, by int64) error {
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + atMostNow("run_at") + ", " + atMostNow("enqueued_at") +
 			" WHERE state IN ('pending','parked') AND (created_at>@now OR run_at>@now OR enqueued_at>@now)", nil},
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + earlier("run_at") + " WHERE state='retry_wait' AND (created_at>@now OR run_at>@now)", []any{by}},
-		// The time that work was asked for is the caller's, and stays.
+		// The scheduled time is the caller's, and stays.
 		{"UPDATE tasks SET " + atMostNow("created_at") + " WHERE state='scheduled' AND created_at>@now", nil},
 		{"UPDATE tasks SET " + atMostNow("created_at") + ", " + atMostNow("started_at") + ", " + atMostNow("cancel_requested_at") +
 			" WHERE state='running' AND (created_at>@now OR started_at>@now OR cancel_requested_at>@now)", nil},
@@ -86,7 +83,7 @@ func (s *clock) bringBack(tx *gorm.DB, by int64) error {
 		{"UPDATE tasks SET " + earlier("place") + " WHERE state IN ('pending','parked','running','retry_wait') AND place>@now", []any{by}},
 		{"UPDATE workers SET seen_at=@now WHERE seen_at>@now", nil},
 		{"UPDATE leases SET until_at=until_at-? WHERE until_at>@now+?", []any{by, by}},
-		// The reverse of what ClockJumped does. Garbage keeps its grace.
+		// The reverse of ClockJumped. Garbage keeps its grace.
 		{"UPDATE uploads SET expires_at=expires_at-? WHERE expires_at>@now+?", []any{by, by}},
 		{"UPDATE garbage SET not_before=" + s.d.greatest + "(not_before-?, @now+?) WHERE not_before>@now+?", []any{by, s.grace.Milliseconds(), s.grace.Milliseconds()}},
 		{"UPDATE receipts SET next_at=next_at-? WHERE state='pending' AND next_at>@now+?", []any{by, s.zombieDelay().Milliseconds()}},
@@ -102,11 +99,11 @@ func (s *clock) bringBack(tx *gorm.DB, by int64) error {
 	return nil
 }
 
-// ClockJumped is told that the store's clock has just jumped ahead by so much.
-// What would be forgotten or removed for its age (unfinished uploads,
-// idempotency keys, garbage that somebody may still write) gets that long more.
-// It must be called once for a jump. Due times of tasks and leases are not
-// moved: early retries do no harm, and executors renew their leases.
+// ClockJumped reports that the store's clock just jumped ahead. Whatever would be
+// removed for its age (unfinished uploads, idempotency keys, garbage that may still
+// be written) is kept that much longer. It must be called once per jump. Due times
+// and leases of tasks are not moved: early retries are harmless, and executors renew
+// their leases.
 func (s *clock) ClockJumped(ctx context.Context, ahead time.Duration) error {
 	by := ahead.Milliseconds()
 	if by <= 0 {

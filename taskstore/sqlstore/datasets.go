@@ -12,7 +12,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// CreateDataset makes a dataset. ErrConflict when the name is taken.
+// CreateDataset creates a dataset. ErrConflict when the name is taken.
 func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error) {
 	if d.ID == "" {
 		d.ID = sheaf.NewID()
@@ -43,10 +43,10 @@ func (s *datasets) CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.D
 	return s.Dataset(ctx, d.TenantID, d.ID)
 }
 
-// Dataset finds by id, or else by name. What the dataset holds is not counted:
-// every upload and search asks for it.
+// Dataset finds a dataset by id or, failing that, by name. Its contents are not
+// counted: every upload and search calls it.
 func (s *datasets) Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
-	// A name may look like the id of another dataset; the id counts.
+	// A name may look like the id of another dataset; the id wins.
 	row, err := one[datasetRow](s.read(ctx), "dataset", idOrName, "SELECT * FROM datasets WHERE tenant_id=? AND (id=? OR name=?) ORDER BY CASE WHEN id=? THEN 0 ELSE 1 END LIMIT 1",
 		tenantID, idOrName, idOrName, idOrName)
 	if err != nil {
@@ -56,8 +56,7 @@ func (s *datasets) Dataset(ctx context.Context, tenantID, idOrName string) (*she
 	return &d, nil
 }
 
-// CountedDataset is Dataset with what it holds, which reads an index entry of
-// each document.
+// CountedDataset is Dataset with counts, which reads an index entry per document.
 func (s *datasets) CountedDataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error) {
 	d, err := s.Dataset(ctx, tenantID, idOrName)
 	if err != nil {
@@ -82,23 +81,22 @@ func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Pa
 	return out, next, s.countDatasets(ctx, tenantID, out)
 }
 
-// TaggedDatasets lists those whose settings name tag sets, oldest first and at
-// most limit; what they hold is not counted. Every search in all datasets asks
-// for them.
+// TaggedDatasets lists datasets whose settings name tag sets, oldest first and at
+// most limit, without counts. Every search over all datasets calls it.
 func (s *datasets) TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error) {
 	rows, err := all[datasetRow](s.read(ctx), `SELECT * FROM datasets WHERE tenant_id=? AND parse_config LIKE '%"tag_kb_ids":["%' ORDER BY id LIMIT ?`, tenantID, limit)
 	return mapped(rows, s.toDataset), err
 }
 
-// DatasetsThatRun lists the datasets of all tenants whose settings have runs begin
-// by themselves, by id from after; what they hold is not counted.
+// DatasetsThatRun lists, by id from after, the datasets of all tenants whose
+// settings start runs automatically, without counts.
 func (s *datasets) DatasetsThatRun(ctx context.Context, after string, limit int) ([]sheaf.Dataset, error) {
 	rows, err := all[datasetRow](s.read(ctx), `SELECT * FROM datasets WHERE id>? AND (parse_config LIKE '%"use_raptor":true%' OR parse_config LIKE '%"use_graphrag":true%') ORDER BY id LIMIT ?`, after, limit)
 	return mapped(rows, s.toDataset), err
 }
 
-// DatasetRest is how many documents of a dataset are live, and for how long none of
-// all has changed.
+// DatasetRest returns how many documents of a dataset are live, and how long ago any
+// document last changed.
 func (s *datasets) DatasetRest(ctx context.Context, tenantID, datasetID string) (live int, quiet time.Duration, err error) {
 	row, err := first[struct{ Live, Quiet int64 }](s.read(ctx), s.sql(`SELECT COALESCE(SUM(CASE WHEN deleted_at=0 AND live_gen>0 THEN 1 ELSE 0 END), 0) AS live, COALESCE(@now-MAX(updated_at), 0) AS quiet
 		FROM documents WHERE tenant_id=? AND dataset_id=?`), tenantID, datasetID)
@@ -108,7 +106,7 @@ func (s *datasets) DatasetRest(ctx context.Context, tenantID, datasetID string) 
 	return int(row.Live), time.Duration(row.Quiet) * time.Millisecond, nil
 }
 
-// countDatasets fills in what datasets of a tenant hold.
+// countDatasets fills in the counts of a tenant's datasets.
 func (s *datasets) countDatasets(ctx context.Context, tenantID string, of []sheaf.Dataset) error {
 	at := make(map[string]*sheaf.Dataset, len(of))
 	ids := make([]string, len(of))
@@ -126,11 +124,11 @@ func (s *datasets) countDatasets(ctx context.Context, tenantID string, of []shea
 	return err
 }
 
-// UpdateDataset writes name, settings and attributes. ErrStale when the dataset was changed
-// since d was read, as its UpdatedAt says; zero writes anyway. Paused is left
-// to SetPaused, which takes the tasks along. ErrConflict when the settings name a
-// flow that is deleted meanwhile. updated_at grows with every
-// change, so that it tells two of the same millisecond apart.
+// UpdateDataset writes name, settings and attributes. ErrStale when the dataset was
+// changed since d was read, according to UpdatedAt; zero writes anyway. Paused is
+// left to SetPaused, which also updates the tasks. ErrConflict when the settings
+// name a flow that was deleted meanwhile. updated_at increases with every change, to
+// distinguish changes within a millisecond.
 func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	if d.Name == "" {
 		return fmt.Errorf("%w: a dataset needs a name", sheaf.ErrInvalid)
@@ -151,7 +149,7 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 			args...), "dataset", d.ID)
 	}
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		// The tenant's row first: deleting a flow holds it while it looks for
+		// Lock the tenant's row first: deleting a flow holds it while looking for
 		// datasets that name the flow.
 		if _, err := one[string](tx, "tenant", d.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.share, d.TenantID); err != nil {
 			return err
@@ -170,8 +168,8 @@ func (s *datasets) UpdateDataset(ctx context.Context, d sheaf.Dataset) error {
 	return fmt.Errorf("%w: dataset %s was changed meanwhile; read it and change it again", sheaf.ErrStale, d.ID)
 }
 
-// DeleteDataset deletes its documents too, and says which. Uploads hold the
-// dataset's row while they write, so none can slip in between the last look for
+// DeleteDataset also deletes its documents, and reports which. Uploads hold the
+// dataset's row while they write, so none can slip in between the last check for
 // documents and the removal of the row.
 func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error) {
 	var sum taskstore.DeleteReceipt
@@ -233,8 +231,8 @@ func (s *datasets) DeleteDataset(ctx context.Context, tenantID, id string) (task
 	}
 }
 
-// dropDatasetUploads takes the uploads of a dataset along that is deleted, also
-// those that are on their way.
+// dropDatasetUploads removes the uploads of a deleted dataset, including unfinished
+// ones.
 func (s *datasets) dropDatasetUploads(tx *gorm.DB, tenantID, datasetID, receiptID string) error {
 	for {
 		rows, err := all[uploadRow](tx, "SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? ORDER BY id LIMIT 500"+s.d.lock, tenantID, datasetID)
@@ -247,7 +245,7 @@ func (s *datasets) dropDatasetUploads(tx *gorm.DB, tenantID, datasetID, receiptI
 	}
 }
 
-// dropWebhooks forgets those of a dataset that is deleted, and says how many.
+// dropWebhooks removes the webhooks of a deleted dataset, and returns their number.
 func (s *datasets) dropWebhooks(tx *gorm.DB, datasetID string) (int, error) {
 	if err := tx.Exec("DELETE FROM webhook_deliveries WHERE webhook_id IN (SELECT id FROM webhooks WHERE dataset_id=?)", datasetID).Error; err != nil {
 		return 0, err

@@ -11,7 +11,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// deadWhere selects tasks that ended badly, of documents that are not deleted.
+// deadWhere selects dead tasks of documents that are not deleted.
 func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) (where, error) {
 	var w where
 	if len(f.IDs) > maxFilterIDs {
@@ -29,7 +29,7 @@ func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) 
 	w.when(f.Kind != "", "t.kind=?", string(f.Kind))
 	w.when(f.Code != "", "t.failure_code=?", f.Code)
 	if f.Category != "" {
-		// As the encoder writes it; inside of a message the quotes are escaped.
+		// As the encoder writes it; within a message, quotes are escaped.
 		w.add("t.failure LIKE ? ESCAPE '!'", `%"category":`+escapeLike.Replace(encode(f.Category))+`%`)
 	}
 	w.when(f.DocumentID != "", "t.doc_id=?", f.DocumentID)
@@ -39,7 +39,7 @@ func deadWhere(tenantID string, f taskstore.DeadLetterFilter, canceledToo bool) 
 	return w, nil
 }
 
-// DeadLetters lists tasks that were given up.
+// DeadLetters lists dead tasks.
 func (s *deadLetters) DeadLetters(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, p taskstore.Page) ([]sheaf.Task, string, error) {
 	w, err := deadWhere(tenantID, f, false)
 	if err != nil {
@@ -48,11 +48,10 @@ func (s *deadLetters) DeadLetters(ctx context.Context, tenantID string, f taskst
 	return page(s.read(ctx), "SELECT t.* FROM tasks t", w, "t.id", p, taskRow.id, s.toTask)
 }
 
-// RetryDead makes dead tasks pending again under a new epoch, budgets reset.
-// Tasks of a generation that is not the newest, or that was canceled, are left
-// alone: there is nobody whom their result would reach, and what the others of
-// a canceled generation had done is gone. Such a document is parsed again
-// instead.
+// RetryDead makes dead tasks pending again under a new epoch, with budgets reset.
+// Tasks of a generation that is not the newest or was canceled are left alone: no
+// one needs their result, and the results of a canceled generation's other tasks are
+// gone. Such a document is re-parsed instead.
 func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
 	return s.eachDead(ctx, tenantID, f, true, func(tx *gorm.DB, tenantID string, found []taskRow) (int, error) {
 		docs, err := s.lockDocuments(tx, tenantID, mapped(found, func(t taskRow) string { return t.DocID }))
@@ -80,9 +79,8 @@ func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstor
 				}
 				reopen[d.ID] = true
 			}
-			// A finalize task belongs to one decision that the generation is
-			// complete. The document is opened again, and a new decision makes
-			// a new task.
+			// A finalize task belongs to one decision that the generation is complete.
+			// The document is reopened, and a new decision makes a new task.
 			if t.Kind == string(sheaf.KindFinalize) {
 				finalize = append(finalize, t.ID)
 			} else {
@@ -118,9 +116,9 @@ func (s *deadLetters) RetryDead(ctx context.Context, tenantID string, f taskstor
 	})
 }
 
-// reopen makes the newest generation of a document running again, so that it
-// is decided anew when it is complete. A decision that was made before is
-// void: the finalize task of that epoch no longer finds its state.
+// reopen makes a document's newest generation running again, so that it is decided
+// again when complete. An earlier decision is void: the finalize task of that epoch
+// no longer finds its state.
 func (s *deadLetters) reopen(tx *gorm.DB, d *documentRow) error {
 	progress := d.Progress
 	if sheaf.DocumentState(d.State).Terminal() {
@@ -133,10 +131,10 @@ func (s *deadLetters) reopen(tx *gorm.DB, d *documentRow) error {
 	return s.insertDocumentEvent(tx, d, sheaf.DocumentChange{State: sheaf.DocRunning, Progress: progress})
 }
 
-// PurgeDead removes dead tasks of generations that are over.
+// PurgeDead removes dead tasks of finished generations.
 func (s *deadLetters) PurgeDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (int, error) {
 	return s.eachDead(ctx, tenantID, f, false, func(tx *gorm.DB, _ string, found []taskRow) (int, error) {
-		// Tasks of a generation that still goes on are part of its ledger.
+		// Tasks of an unfinished generation are part of its ledger.
 		over, err := all[string](tx, `SELECT t.id FROM tasks t LEFT JOIN documents d ON d.id=t.doc_id
 			WHERE t.id IN ? AND t.state='dead' AND (d.id IS NULL OR d.gen<>t.gen OR d.state IN `+terminalDocuments+`) ORDER BY t.id`, mapped(found, taskRow.id))
 		if err != nil || len(over) == 0 {
@@ -149,12 +147,12 @@ func (s *deadLetters) PurgeDead(ctx context.Context, tenantID string, f taskstor
 	})
 }
 
-// errDryRun rolls back what was done to see how much it would be.
+// errDryRun rolls back a transaction that only measured its effect.
 var errDryRun = errors.New("a dry run")
 
-// eachDead hands the tasks that f selects to do, some at a time, each in a
-// transaction, and sums what it answers. All tasks of a transaction are of one
-// tenant, which do is told. In a dry run every transaction is rolled back.
+// eachDead passes the tasks selected by f to do, some at a time, each batch in a
+// transaction, and sums the results. All tasks of a transaction belong to one
+// tenant, passed to do. In a dry run every transaction is rolled back.
 func (s *deadLetters) eachDead(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter, canceledToo bool, do func(tx *gorm.DB, tenantID string, found []taskRow) (int, error)) (int, error) {
 	sum, after := 0, ""
 	if tenantID == "" && f.AllTenants {

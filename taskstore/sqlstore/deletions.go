@@ -13,9 +13,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// known fails with ErrNotFound when the tenant has and had none of the
-// documents, so that a cancel or delete of an unknown id says so and that of a
-// deleted one is a repetition.
+// known fails with ErrNotFound when the tenant has never had any of the documents,
+// so that canceling or deleting unknown ids is an error, while repeating a delete is
+// not.
 func (s *handle) known(ctx context.Context, tenantID string, ids []string) error {
 	for batch := range chunks(ids) {
 		found, err := all[string](s.write(ctx), "SELECT id FROM documents WHERE id IN ? AND tenant_id=? LIMIT 1", batch, tenantID)
@@ -26,10 +26,10 @@ func (s *handle) known(ctx context.Context, tenantID string, ids []string) error
 	return fmt.Errorf("%w: none of the %d documents exists", sheaf.ErrNotFound, len(ids))
 }
 
-// DeleteDocuments hides the documents at once, stops their work, empties the
-// rows that tell of them, and leaves the removal of chunks and blobs to the
-// collector. The receipt follows that to its end. The files of an archive go
-// before it, so that a delete that was broken off can be asked for again.
+// DeleteDocuments hides the documents immediately, stops their work, blanks the rows
+// that describe them, and leaves the removal of chunks and blobs to the collector,
+// which the receipt tracks to the end. The files of an archive are deleted before
+// it, so that an interrupted delete can be repeated.
 func (s *deletions) DeleteDocuments(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
 	rec := &receiptRow{ID: sheaf.NewID(), Kind: string(taskstore.ReceiptDocuments)}
 	sum, err := s.deleteDocuments(ctx, tenantID, ids, rec)
@@ -39,8 +39,8 @@ func (s *deletions) DeleteDocuments(ctx context.Context, tenantID string, ids []
 	return sum, err
 }
 
-// deleteDocuments is DeleteDocuments under a receipt, and leaves the rows that
-// are many to the purge.
+// deleteDocuments is DeleteDocuments under a receipt; numerous rows are left to the
+// purge.
 func (s *deletions) deleteDocuments(ctx context.Context, tenantID string, ids []string, rec *receiptRow) (taskstore.DeleteReceipt, error) {
 	var sum taskstore.DeleteReceipt
 	if err := s.known(ctx, tenantID, ids); err != nil {
@@ -72,8 +72,8 @@ func (s *deletions) deleteDocuments(ctx context.Context, tenantID string, ids []
 	return sum, nil
 }
 
-// deleteLocked deletes documents whose rows the transaction has locked, under a
-// receipt, and empties the rows that are few: documents and generations.
+// deleteLocked deletes documents whose rows are locked, under a receipt, and blanks
+// the less numerous rows: documents and generations.
 func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRow, rec *receiptRow) (taskstore.DeleteReceipt, error) {
 	var r taskstore.DeleteReceipt
 	for i := range docs {
@@ -83,7 +83,7 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 		if d.LiveGen > 0 {
 			r.Chunks += d.ChunkCount
 		}
-		d.Name = "" // what tells of the deletion is no place to keep it
+		d.Name = "" // the deletion event must not retain it
 		if err := s.tellDocument(tx, &d, "deleted", "deleted", nil); err != nil {
 			return r, err
 		}
@@ -129,9 +129,9 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	return r, run(tx, stmt("DELETE FROM doc_dirty WHERE doc_id IN ?", r.DocumentIDs))
 }
 
-// forgetNames takes deleted documents out of the names of jobs, which are those
-// of their first files. A document that was replaced may have had other names:
-// then its jobs forget all.
+// forgetNames removes deleted documents from the names of jobs, which are those of
+// their first files. A replaced document may have had other names; its jobs then
+// drop all names.
 func (s *deletions) forgetNames(tx *gorm.DB, docs []documentRow) error {
 	type job struct{ ID, Files string }
 	jobs, err := all[job](tx, "SELECT id, files FROM jobs WHERE files<>'[]' AND id IN (SELECT job_id FROM generations WHERE doc_id IN ?) ORDER BY id", mapped(docs, documentRow.id))
@@ -154,9 +154,8 @@ func (s *deletions) forgetNames(tx *gorm.DB, docs []documentRow) error {
 	return nil
 }
 
-// insertDocumentGarbage hands all that documents have left in the index and in
-// the blob store to the collector: now, and once more when nobody can be
-// writing for them any more.
+// insertDocumentGarbage hands everything that documents left in the index and the
+// blob store to the collector: now, and again when no writer can still be active.
 func (s *deletions) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []documentRow, receiptID string) error {
 	var rows [][]any
 	for _, delay := range []time.Duration{0, s.zombieDelay()} {
@@ -164,7 +163,7 @@ func (s *deletions) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []d
 		for _, d := range docs {
 			prefixes := []string{"", sheaf.ArtifactPrefix(tenantID, d.ID), sheaf.OriginalPrefix(tenantID, d.ID)}
 			if d.ParentID != "" {
-				prefixes = append(prefixes, d.BlobKey) // it lies with the archive
+				prefixes = append(prefixes, d.BlobKey) // it is stored with the archive
 			}
 			for _, prefix := range prefixes {
 				rows = append(rows, []any{tenantID, d.ID, prefix, receiptID, due})
@@ -174,12 +173,12 @@ func (s *deletions) insertDocumentGarbage(tx *gorm.DB, tenantID string, docs []d
 	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "receipt_id", "not_before"}, rows, "")
 }
 
-// membersOf lists the ids of what is directly inside documents.
+// membersOf lists the ids of documents' direct members.
 func membersOf(tx *gorm.DB, ids []string, where string, args ...any) ([]string, error) {
 	return byIDs[string](tx, ids, "SELECT id FROM documents WHERE parent_id IN ? AND deleted_at=0"+where+" ORDER BY id", args...)
 }
 
-// membersFirst puts all that is inside documents before them.
+// membersFirst lists all nested members of documents before them.
 func (s *deletions) membersFirst(ctx context.Context, tenantID string, ids []string) ([]string, error) {
 	ids = sortedUnique(ids)
 	own, err := byIDs[string](s.write(ctx), ids, "SELECT id FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
@@ -203,8 +202,8 @@ func (s *deletions) membersFirst(ctx context.Context, tenantID string, ids []str
 	}), nil
 }
 
-// withMembers adds to locked documents what is inside them, and locks that.
-// Nothing can be added to it until the transaction ends.
+// withMembers adds the nested members of locked documents, and locks them. No
+// members can be added until the transaction ends.
 func (s *deletions) withMembers(tx *gorm.DB, tenantID string, docs []documentRow) ([]documentRow, error) {
 	for level := docs; len(level) > 0; {
 		members, err := membersOf(tx, mapped(level, documentRow.id), "")
@@ -221,8 +220,8 @@ func (s *deletions) withMembers(tx *gorm.DB, tenantID string, docs []documentRow
 	return docs, nil
 }
 
-// dropFormerMembers deletes the documents that a new version of an archive,
-// which is being published, does not hold any more.
+// dropFormerMembers deletes the documents that an archive's new version, now being
+// published, no longer contains.
 func (s *deletions) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
 	if archive.Gen == 1 {
 		return nil
@@ -248,8 +247,8 @@ func (s *deletions) dropFormerMembers(tx *gorm.DB, archive *documentRow) error {
 	return nil
 }
 
-// openReceipt makes the receipt, or opens it again for more documents. One that
-// was completed meanwhile is followed by another, whose id rec then has.
+// openReceipt creates the receipt, or reopens it for more documents. One completed
+// meanwhile is succeeded by another, whose id rec then has.
 func (s *deletions) openReceipt(tx *gorm.DB, rec *receiptRow, tenantID, datasetID string) error {
 	state, err := all[string](tx, "SELECT state FROM receipts WHERE id=?"+s.d.lock, rec.ID)
 	switch {
@@ -265,8 +264,8 @@ func (s *deletions) openReceipt(tx *gorm.DB, rec *receiptRow, tenantID, datasetI
 		[][]any{{rec.ID, tenantID, datasetID, rec.Kind, string(taskstore.ReceiptPending), "", raw(s.now())}}, "")
 }
 
-// addToReceipt notes documents that the transaction deletes, before their rows
-// are emptied.
+// addToReceipt records the documents that the transaction deletes, before their rows
+// are blanked.
 func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) error {
 	if err := s.openReceipt(tx, rec, tenantID, docs[0].DatasetID); err != nil {
 		return err
@@ -282,12 +281,12 @@ func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, 
 	return insertRows(tx, "receipt_documents", []string{"receipt_id", "doc_id", "kept"}, rows, s.d.noop("doc_id"))
 }
 
-// wholeCopies finds what holds the bytes of documents and is not deleted with
-// them: other uploads of the same file, and the archive that a file lies in.
+// wholeCopies finds what holds the documents' bytes and is not deleted with them:
+// other uploads of the same file, and the archive containing it.
 func (s *deletions) wholeCopies(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]taskstore.KeptCopy, error) {
 	going := setOf(mapped(docs, documentRow.id))
 	sums := slices.DeleteFunc(sortedUnique(mapped(docs, documentRow.sum)), func(sum string) bool { return sum == "" })
-	// By dataset, since that is how the index of the digests begins.
+	// By dataset, because the digest index starts with it.
 	rows, err := byIDs[documentRow](tx, sums, `SELECT id, sha256 FROM documents WHERE sha256 IN ? AND tenant_id=? AND dataset_id IN (SELECT id FROM datasets WHERE tenant_id=?)
 		AND deleted_at=0 ORDER BY id LIMIT 5000`, tenantID, tenantID)
 	if err != nil {

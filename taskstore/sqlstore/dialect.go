@@ -12,25 +12,25 @@ import (
 	"sheaf"
 )
 
-// dialect is what differs between the engines.
+// dialect holds the differences between the engines.
 type dialect struct {
 	name      string
 	goose     goose.Dialect
 	now       string // milliseconds since 1970 UTC
 	returning bool   // UPDATE … RETURNING works (not on MariaDB)
-	skip      string // suffix of a SELECT that locks its rows and skips locked ones
+	skip      string // suffix of a SELECT that locks its rows, skipping locked ones
 	lock      string // suffix of a SELECT that locks its rows
-	share     string // suffix of a SELECT that keeps its rows from changing
+	share     string // suffix of a SELECT that prevents changes to its rows
 	greatest  string // the larger of two numbers
-	byID      string // after "tasks": rows are found by the key. MySQL else weighs every index that state is in, dive by dive, and SQLite takes one of those
-	byTurn    string // after "tasks": rows are found by k_feed. MySQL else takes the tasks of all tenants by their state and looks for the one's
-	// noop is the suffix of an INSERT that leaves a row in the way as it is;
-	// the argument is a column of the table's key.
+	byID      string // after "tasks": rows are found by primary key. Otherwise MySQL weighs every index with state, dive by dive, and SQLite uses one of those
+	byTurn    string // after "tasks": rows are found by k_feed. Otherwise MySQL scans all tenants' tasks by state for this one's
+	// noop is the suffix of an INSERT that ignores conflicting rows; the argument is a
+	// column of the table's key.
 	noop func(column string) string
-	// upsert is the suffix of an INSERT that overwrites columns of a row in
-	// the way, found by its key.
+	// upsert is the suffix of an INSERT that overwrites columns of a conflicting row,
+	// found by its key.
 	upsert func(key string, columns ...string) string
-	// lockMigrations keeps other processes from migrating until unlock.
+	// lockMigrations prevents other processes from migrating until unlock.
 	lockMigrations func(ctx context.Context, db *sql.DB) (unlock func(), err error)
 }
 
@@ -47,7 +47,7 @@ func onConflictUpdate(key string, columns ...string) string {
 func onDuplicateUpdate(_ string, columns ...string) string {
 	sets := make([]string, len(columns))
 	for i, c := range columns {
-		// VALUES(): MariaDB does not know the row alias of MySQL 8.
+		// VALUES(): MariaDB does not support MySQL 8's row alias.
 		sets[i] = c + "=VALUES(" + c + ")"
 	}
 	return " ON DUPLICATE KEY UPDATE " + strings.Join(sets, ", ")
@@ -58,7 +58,7 @@ var sqliteDialect = dialect{
 	now:       "CAST(unixepoch('subsec')*1000 AS INTEGER)",
 	returning: true,
 	greatest:  "MAX",
-	byID:      " INDEXED BY sqlite_autoindex_tasks_1", // the index of the primary key, as SQLite names it
+	byID:      " INDEXED BY sqlite_autoindex_tasks_1", // SQLite's name for the primary key index
 	noop:      onConflictNoop,
 	upsert:    onConflictUpdate,
 	lockMigrations: func(context.Context, *sql.DB) (func(), error) {
@@ -71,7 +71,7 @@ var mysqlDialect = dialect{
 	now:      "CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)",
 	skip:     " FOR UPDATE SKIP LOCKED",
 	lock:     " FOR UPDATE",
-	share:    " LOCK IN SHARE MODE", // FOR SHARE is MySQL 8 alone
+	share:    " LOCK IN SHARE MODE", // FOR SHARE is MySQL 8 only
 	greatest: "GREATEST",
 	byID:     " FORCE INDEX (PRIMARY)",
 	byTurn:   " FORCE INDEX (k_feed)",
@@ -84,8 +84,8 @@ var mysqlDialect = dialect{
 
 var postgresDialect = dialect{
 	name: "postgres", goose: goose.DialectPostgres,
-	// The statement's time and not clock_timestamp(): that one is volatile,
-	// and the planner uses no index against a volatile value.
+	// The statement's time, not clock_timestamp(): that is volatile, and the planner
+	// uses no index against volatile values.
 	now:       "CAST(FLOOR(EXTRACT(EPOCH FROM statement_timestamp())*1000) AS BIGINT)",
 	returning: true,
 	skip:      " FOR UPDATE SKIP LOCKED",
@@ -95,22 +95,22 @@ var postgresDialect = dialect{
 	noop:      onConflictNoop,
 	upsert:    onConflictUpdate,
 	lockMigrations: func(ctx context.Context, db *sql.DB) (func(), error) {
-		// Asked for again and again: an index that is built concurrently waits for
-		// every statement that runs, and so would never end before one that waits
-		// for the lock. The release before waits so for 7268451, and has nothing to
-		// migrate here: it is not kept waiting.
+		// Polled: a concurrent index build waits for every running statement, so it
+		// would never finish while one waits for the lock. The previous release waits
+		// that way for 7268451, and has nothing to migrate here, so it is not kept
+		// waiting.
 		return lockConn(ctx, db, "SELECT CASE WHEN pg_try_advisory_lock(7268452) THEN 1 ELSE 0 END", "SELECT pg_advisory_unlock(7268452)")
 	},
 }
 
-// Another process may be changing the schema for so long, and is asked so often.
+// How long another process may be changing the schema, and how often to retry.
 const (
 	lockWait  = time.Minute
 	lockPause = 100 * time.Millisecond
 )
 
-// lockConn takes a lock that belongs to a connection, by a query that answers
-// 1 when it has it, and keeps that connection until unlock.
+// lockConn takes a connection-level lock, using a query that returns 1 when it has
+// the lock, and holds the connection until unlock.
 func lockConn(ctx context.Context, db *sql.DB, lock, unlock string) (func(), error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// SQLite's own lower() knows ASCII alone.
+// SQLite's own lower() handles only ASCII.
 func init() {
 	sqlite.MustRegisterDeterministicScalarFunction("sheaf_lower", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		if text, ok := args[0].(string); ok {
@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// lower is a column in lower case in all scripts. PostgreSQL takes the case
-// from the collation, which for the column itself is that of bytes.
+// lower returns a column in lower case for all scripts. PostgreSQL takes case rules
+// from the collation, which for the column itself is bytewise.
 func (d *dialect) lower(column string) string {
 	switch d.name {
 	case "sqlite":
@@ -37,15 +37,15 @@ func (d *dialect) lower(column string) string {
 	return "LOWER(" + column + ")"
 }
 
-// contains is the condition that a column holds the text, whatever the case.
+// contains is the condition that a column contains the text, case-insensitively.
 func (d *dialect) contains(column, text string) (cond, arg string) {
 	return d.lower(column) + " LIKE ? ESCAPE '!'", "%" + escapeLike.Replace(strings.ToLower(text)) + "%"
 }
 
-// escapeLike makes text match itself in LIKE … ESCAPE '!'.
+// escapeLike makes text match literally in LIKE … ESCAPE '!'.
 var escapeLike = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
-// Document finds a document of the tenant.
+// Document returns a document of the tenant.
 func (s *documents) Document(ctx context.Context, tenantID, id string) (*sheaf.Document, error) {
 	d, err := get(s.read(ctx), "document", id, s.toDocument, "id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *documents) document(ctx context.Context, tenantID, id string) (*documen
 	return one[documentRow](s.read(ctx), "document", id, "SELECT * FROM documents WHERE id=? AND tenant_id=? AND deleted_at=0", id, tenantID)
 }
 
-// ChangeDocument gives a document another name, unless that is "", and lays
-// attributes over those that it has. Changes at once all come to pass.
+// ChangeDocument renames a document, unless name is "", and merges attributes into
+// its own. Concurrent changes are all applied.
 func (s *documents) ChangeDocument(ctx context.Context, tenantID, id, name string, attributes sheaf.Attributes) (*sheaf.Document, error) {
 	if err := checkText("the document's name", name, 4*sheaf.MaxNameRunes); err != nil {
 		return nil, err
@@ -83,11 +83,11 @@ func (s *documents) ChangeDocument(ctx context.Context, tenantID, id, name strin
 	return s.Document(ctx, tenantID, id)
 }
 
-// maxFilterIDs bounds the ids that one filter lists: engines bound the
-// parameters of a statement.
+// maxFilterIDs bounds the ids in one filter, because engines bound the parameters of
+// a statement.
 const maxFilterIDs = 10_000
 
-// Documents lists documents; outlines are left out.
+// Documents lists documents, without outlines.
 func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) {
 	if len(f.IDs) > maxFilterIDs {
 		return nil, "", tooManyIDs(len(f.IDs))
@@ -107,8 +107,8 @@ func tooManyIDs(n int) error {
 	return fmt.Errorf("%w: a filter lists at most %d ids, this one %d; split it", sheaf.ErrInvalid, maxFilterIDs, n)
 }
 
-// selects is the condition of a filter on documents of the tenant; nothing: no
-// document can meet it.
+// selects returns the condition of a filter on the tenant's documents; nothing
+// reports that no document can match.
 func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w where, nothing bool) {
 	w.add("tenant_id=?", tenantID)
 	w.when(f.DatasetID != "", "dataset_id=?", f.DatasetID)
@@ -117,7 +117,7 @@ func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w wher
 	w.when(len(f.States) > 0, "state IN ?", texts(f.States))
 	w.when(len(f.MediaTypes) > 0, "media_type IN ?", f.MediaTypes)
 	if f.Query != "" {
-		// What no name can hold matches nothing; PostgreSQL would refuse it.
+		// What no name can contain matches nothing; PostgreSQL would reject it.
 		if checkText("the query", f.Query, 4096) != nil {
 			return w, true
 		}
@@ -142,8 +142,8 @@ func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w wher
 	return w, f.None
 }
 
-// documentColumns lists what a list of documents shows, which is all but the
-// outline: a thousand of those may be a hundred megabytes.
+// documentColumns lists all columns but the outline, for lists: a thousand outlines
+// may be a hundred megabytes.
 func documentColumns(prefix string) string {
 	columns := []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "progress", "units", "unit", "gen",
 		"live_gen", "fin_epoch", "chunk_count", "token_count", "ledger", "failure", "warnings", "parser", "parse_config", "metadata", "attributes", "duplicate_of", "parent_id", "member_path", "depth",
@@ -151,9 +151,9 @@ func documentColumns(prefix string) string {
 	return prefix + strings.Join(columns, ", "+prefix)
 }
 
-// workColumns lists all of a document but its outline, which nobody needs who
-// works on it: to read that for each range and each change of a long document
-// would be most of what is sent.
+// workColumns lists all of a document except its outline, which work on it does not
+// need: for a long document, reading it for every range and change would dominate
+// the traffic.
 func workColumns() string { return documentColumns("") + ", root_id, parent_gen, deleted_at" }
 
 func texts[T ~string](list []T) []string {
@@ -168,16 +168,15 @@ func (s *documents) Generations(ctx context.Context, tenantID, documentID string
 	}
 	rows, err := all[generationRow](s.read(ctx), "SELECT * FROM generations WHERE doc_id=? AND tenant_id=? ORDER BY gen DESC LIMIT 1000", documentID, tenantID)
 	return mapped(rows, func(r generationRow) sheaf.Generation {
-		if r.Gen == d.Gen { // the document's row is the one that moves first
+		if r.Gen == d.Gen { // the document's row is updated first
 			r.State = d.State
 		}
 		return r.toDomain(s.vault)
 	}), err
 }
 
-// NewestGenerations reads the newest generation of each document, by its id; a
-// document that is not there, or has none, is left out. ErrInvalid above
-// 10,000 ids.
+// NewestGenerations returns the newest generation of each document, by its id;
+// documents that do not exist or have none are omitted. ErrInvalid above 10,000 ids.
 func (s *documents) NewestGenerations(ctx context.Context, tenantID string, documentIDs []string) (map[string]sheaf.Generation, error) {
 	if len(documentIDs) > maxFilterIDs {
 		return nil, tooManyIDs(len(documentIDs))
@@ -193,7 +192,7 @@ func (s *documents) NewestGenerations(ctx context.Context, tenantID string, docu
 	return out, err
 }
 
-// Tasks lists tasks of a document's generation (0: the newest), ordered by
+// Tasks lists the tasks of a document's generation (0: the newest), ordered by
 // range.
 func (s *documents) Tasks(ctx context.Context, tenantID, documentID string, generation int) ([]sheaf.Task, error) {
 	rows, err := s.generationTasks(ctx, tenantID, documentID, generation)
@@ -214,9 +213,8 @@ func (s *documents) generationTasks(ctx context.Context, tenantID, documentID st
 	return all[taskRow](s.read(ctx), "SELECT * FROM tasks WHERE doc_id=? AND gen=? AND tenant_id=? ORDER BY from_unit, to_unit, id", documentID, generation, tenantID)
 }
 
-// UnitLedger is the verdict on every unit of a generation: of overlapping
-// ranges the best verdict counts. Units whose task is still to run are left
-// out.
+// UnitLedger returns the verdict on every unit of a generation; where ranges
+// overlap, the best verdict counts. Units whose task has not finished are omitted.
 func (s *documents) UnitLedger(ctx context.Context, tenantID, documentID string, generation int) (sheaf.Ledger, error) {
 	rows, err := s.generationTasks(ctx, tenantID, documentID, generation)
 	if err != nil {
@@ -225,7 +223,7 @@ func (s *documents) UnitLedger(ctx context.Context, tenantID, documentID string,
 	return sheaf.MergeLedgers(mapped(rows, verdicts)...), nil
 }
 
-// verdicts is what a task says about the units of its range.
+// verdicts returns a task's verdicts on the units of its range.
 func verdicts(r taskRow) sheaf.Ledger {
 	switch {
 	case r.State == string(sheaf.TaskDone):
@@ -244,10 +242,9 @@ func verdicts(r taskRow) sheaf.Ledger {
 	return nil
 }
 
-// Visible answers, of the given range ids, those that a live generation lists.
-// It is the authoritative filter of every search. Up to 500 ids are one
-// statement, so that an edited chunk and the one that it stands in place of are
-// never both visible.
+// Visible returns the given range ids that a live generation lists. It is the
+// authoritative filter of every search. Up to 500 ids are one statement, so that an
+// edited chunk and the one it replaces are never both visible.
 func (s *documents) Visible(ctx context.Context, tenantID string, rangeIDs []string) (map[string]taskstore.VisibleRange, error) {
 	ids := slices.DeleteFunc(sortedUnique(rangeIDs), func(id string) bool { return id == "" })
 	visible := make(map[string]taskstore.VisibleRange, len(ids))
@@ -294,7 +291,7 @@ func (s *documents) Visible(ctx context.Context, tenantID string, rangeIDs []str
 	return visible, nil
 }
 
-// Task finds a task of the tenant.
+// Task returns a task of the tenant.
 func (s *documents) Task(ctx context.Context, tenantID, id string) (*sheaf.Task, error) {
 	return get(s.read(ctx), "task", id, s.toTask, "id=? AND tenant_id=? AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0)", id, tenantID)
 }
@@ -311,9 +308,9 @@ func (s *documents) GenerationTasks(ctx context.Context, documentID string, gene
 	return s.toTasks(rows), err
 }
 
-// FinishedRanges lists what the done tasks of a generation have covered, ordered
-// by range: GenerationTasks without payloads and results, which take ten times as
-// long to read.
+// FinishedRanges lists what the done tasks of a generation cover, ordered by range:
+// GenerationTasks without payloads and results, which take ten times as long to
+// read.
 func (s *documents) FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error) {
 	rows, err := all[taskRow](s.read(ctx), `SELECT unit, from_unit, to_unit, artifact_key FROM tasks
 		WHERE doc_id=? AND gen=? AND state='done' AND kind IN ('parse','index') ORDER BY from_unit, to_unit, id`, documentID, generation)
@@ -322,8 +319,8 @@ func (s *documents) FinishedRanges(ctx context.Context, documentID string, gener
 	}), err
 }
 
-// RangeOutlines lists what the done tasks of a generation report of their
-// headings, ordered by range; tasks that report none are left out.
+// RangeOutlines lists the headings reported by the done tasks of a generation,
+// ordered by range; tasks that report none are omitted.
 func (s *documents) RangeOutlines(ctx context.Context, documentID string, generation int) ([]taskstore.RangeOutline, error) {
 	rows, err := all[taskRow](s.read(ctx), `SELECT from_unit, to_unit, result FROM tasks
 		WHERE doc_id=? AND gen=? AND state='done' AND kind IN ('parse','index') ORDER BY from_unit, to_unit, id`, documentID, generation)
@@ -339,14 +336,13 @@ func (s *documents) RangeOutlines(ctx context.Context, documentID string, genera
 	return out, err
 }
 
-// DocumentByID reads a document of any tenant; ErrNotFound when it is gone or
-// being deleted. For executors, which act for all tenants.
+// DocumentByID returns a document of any tenant; ErrNotFound when it is deleted. For
+// executors, which act for all tenants.
 func (s *documents) DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error) {
 	return get(s.read(ctx).Select(workColumns()), "document", documentID, s.toDocument, "id=? AND deleted_at=0", documentID)
 }
 
-// DeletedDocuments are those of ids that are deleted or do not exist, of any
-// tenant.
+// DeletedDocuments returns the ids that are deleted or do not exist, for any tenant.
 func (s *documents) DeletedDocuments(ctx context.Context, ids []string) ([]string, error) {
 	there, err := byIDs[string](s.read(ctx), ids, "SELECT id FROM documents WHERE id IN ? AND deleted_at=0")
 	if err != nil {
@@ -359,10 +355,9 @@ func (s *documents) DeletedDocuments(ctx context.Context, ids []string) ([]strin
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return live[id] }), nil
 }
 
-// ReusableRanges finds done range results of the tenant by reuse key. At most
-// one per key: one of document prefer if there is such a one, and none that a node
-// has left from inputs that were not whole. Ranges that went to the garbage have
-// lost their reuse key.
+// ReusableRanges finds done range results of the tenant by reuse key, at most one
+// per key: preferably one of document prefer, and none that a node produced from
+// incomplete inputs. Ranges handed to the garbage have lost their reuse key.
 func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error) {
 	const columns = "SELECT id, doc_id, from_unit, to_unit, reuse_key, range_id, artifact_key, result FROM tasks "
 	found := make(map[string]taskstore.ReusableRange)
@@ -378,8 +373,8 @@ func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string,
 			}
 		}
 	}
-	// Most are in the version of the document that is live. Each version that is
-	// kept has a row of the same key, and all are read to find the newest.
+	// Most are in the document's live version. Every kept version has a row with the
+	// same key, and all would be read to find the newest.
 	if prefer != "" {
 		rows, err := all[taskRow](s.read(ctx), columns+`WHERE doc_id=? AND gen=(SELECT live_gen FROM documents WHERE id=? AND deleted_at=0)
 			AND state='done' AND tenant_id=? AND range_id<>'' AND reuse_key<>'' ORDER BY id`, prefer, prefer, tenantID)
@@ -408,8 +403,8 @@ func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string,
 	return found, nil
 }
 
-// Twins finds, by SHA-256, documents of the dataset with those bytes: the oldest
-// and, where there are several, the newest.
+// Twins finds, by SHA-256, documents of the dataset with those bytes: the oldest and
+// the newest.
 func (s *documents) Twins(ctx context.Context, tenantID, datasetID string, sums []string) (map[string][2]string, error) {
 	rows, err := byIDs[struct{ SHA256, Oldest, Newest string }](s.read(ctx), sortedUnique(sums), `SELECT sha256 AS sha256, MIN(id) AS oldest, MAX(id) AS newest FROM documents
 		WHERE sha256 IN ? AND tenant_id=? AND dataset_id=? AND deleted_at=0 GROUP BY sha256`, tenantID, datasetID)

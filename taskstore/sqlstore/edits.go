@@ -41,7 +41,7 @@ func (r editRow) toDomain() taskstore.ChunkEdit {
 	return e
 }
 
-// thereStill holds for rows of documents that are not deleted.
+// thereStill selects rows of documents that are not deleted.
 const thereStill = " AND EXISTS (SELECT 1 FROM documents d WHERE d.id=doc_id AND d.deleted_at=0)"
 
 // Edits lists the edits of a document, oldest first.
@@ -50,7 +50,7 @@ func (s *edits) Edits(ctx context.Context, tenantID, documentID string) ([]tasks
 	return mapped(rows, editRow.toDomain), err
 }
 
-// EditVersions is the history of an edit, newest first.
+// EditVersions returns the history of an edit, newest first.
 func (s *edits) EditVersions(ctx context.Context, tenantID, documentID, id string) ([]taskstore.EditVersion, error) {
 	type row struct {
 		Version   int
@@ -70,9 +70,9 @@ func (s *edits) EditVersions(ctx context.Context, tenantID, documentID, id strin
 	}), err
 }
 
-// PublishBlank gives a document that was never published a version in which
-// nothing was parsed, for the chunks that people add. It does nothing where one is
-// live. ErrConflict while a generation is being made.
+// PublishBlank gives a never-published document an empty version, for chunks added
+// by users. It does nothing if one is live. ErrConflict while a generation is in
+// progress.
 func (s *edits) PublishBlank(ctx context.Context, tenantID, documentID string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocument(tx, documentID)
@@ -111,9 +111,9 @@ func (s *edits) PublishBlank(ctx context.Context, tenantID, documentID string) e
 	})
 }
 
-// ReserveRanges hands ranges that are about to be written to the collector,
-// which takes them when no writer can be at work any more. PutEdit and a
-// publication take them back. ErrNotFound when the document is gone.
+// ReserveRanges hands ranges that are about to be written to the collector, which
+// removes them once no writer can still be active. PutEdit and a publication take
+// them back. ErrNotFound when the document is gone.
 func (s *edits) ReserveRanges(ctx context.Context, tenantID, documentID string, rangeIDs []string) error {
 	if len(rangeIDs) == 0 {
 		return nil
@@ -135,8 +135,8 @@ func (s *handle) dropEdited(tx *gorm.DB, tenantID, documentID string, rangeIDs [
 	return insertRows(tx, "garbage", rangeGarbage, rows, "")
 }
 
-// takeBack takes reserved ranges from the collector; ErrStale when it has been
-// at one.
+// takeBack takes reserved ranges back from the collector; ErrStale if it has removed
+// one.
 func takeBack(tx *gorm.DB, documentID string, rangeIDs []string) error {
 	n, err := execByIDs(tx, rangeIDs, "DELETE FROM garbage WHERE doc_id=? AND range_id IN ?", documentID)
 	if err == nil && n != len(rangeIDs) {
@@ -145,11 +145,11 @@ func takeBack(tx *gorm.DB, documentID string, rangeIDs []string) error {
 	return err
 }
 
-// PutEdit writes the next version of an edit, which was made from version from;
-// 0 creates it. e.RangeID, where set, was reserved. It fails with ErrStale, and
-// changes nothing, when the edit has another version by now, when its chunk is
-// edited already, or when another generation is live than e.Generation; with
-// ErrLimit when the document has its most.
+// PutEdit writes the next version of an edit based on version from; 0 creates it.
+// e.RangeID, if set, must be reserved. It fails with ErrStale, changing nothing,
+// when the edit has another version by now, its chunk already has an edit, or the
+// live generation is not e.Generation; with ErrLimit when the document has the
+// maximum number of edits.
 func (s *edits) PutEdit(ctx context.Context, e taskstore.ChunkEdit, from int) (put *taskstore.ChunkEdit, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocument(tx, e.DocumentID)
@@ -217,7 +217,7 @@ func (s *edits) PutEdit(ctx context.Context, e taskstore.ChunkEdit, from int) (p
 	return put, err
 }
 
-// mayCreateEdit refuses a second edit of a chunk, and one too many.
+// mayCreateEdit rejects a second edit of a chunk, and edits beyond the limit.
 func (s *edits) mayCreateEdit(tx *gorm.DB, e *taskstore.ChunkEdit) error {
 	if err := checkTexts("the author's name", e.Author, 255); err != nil {
 		return err
@@ -236,9 +236,9 @@ func (s *edits) mayCreateEdit(tx *gorm.DB, e *taskstore.ChunkEdit) error {
 	return nil
 }
 
-// placeEdits moves the edits of a document to the generation that is being
-// published. It reports false, and does nothing, where people have edited since
-// the publication was made.
+// placeEdits moves the edits of a document to the generation being published. It
+// returns false, changing nothing, if users have edited since the publication was
+// prepared.
 func (s *tasks) placeEdits(tx *gorm.DB, t *taskRow, p taskstore.Publication) (bool, error) {
 	rows, err := all[editRow](tx, "SELECT id, version, range_id FROM chunk_edits WHERE doc_id=?"+s.d.lock, t.DocID)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *tasks) placeEdits(tx *gorm.DB, t *taskRow, p taskstore.Publication) (bo
 	if taskstore.EditsVersion(mapped(rows, editRow.toDomain)) != p.EditsVersion {
 		return false, nil
 	}
-	if p.State == sheaf.DocFailed || len(rows) == 0 { // what is live stays so
+	if p.State == sheaf.DocFailed || len(rows) == 0 { // the live generation stays
 		return true, nil
 	}
 	var former []string
@@ -275,7 +275,7 @@ func (s *tasks) placeEdits(tx *gorm.DB, t *taskRow, p taskstore.Publication) (bo
 // editedRange reports whether a range holds an edited chunk.
 func editedRange(id string) bool { return strings.HasPrefix(id, sheaf.EditedRangePrefix) }
 
-// purgeEdits removes the edits of a deleted document with their history.
+// purgeEdits removes the edits of a deleted document and their history.
 func (s *deletions) purgeEdits(ctx context.Context, r *receiptRow, id string) error {
 	for {
 		n := 0

@@ -19,8 +19,8 @@ import (
 	"sheaf"
 )
 
-// translate turns a driver's error into one of sheaf's kinds, wrapping both.
-// Errors that are of a kind already, of a context, or unknown stay as they are.
+// translate converts a driver's error to one of sheaf's kinds, wrapping both. Errors
+// that already are of a kind, context errors and unknown errors are unchanged.
 func translate(err error) error {
 	kind := kindOf(err)
 	if kind == nil {
@@ -82,7 +82,7 @@ func kindOf(err error) error {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return sheaf.ErrUnavailable
 	}
-	// A certificate can be changed on the server's side.
+	// The server's certificate can be fixed.
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || errors.Is(err, mysqldriver.ErrNoTLS) {
 		return sheaf.ErrUnavailable
 	}
@@ -103,8 +103,8 @@ func isKind(err error) bool {
 	return false
 }
 
-// lockTrouble reports whether the engine gave the transaction up for a lock:
-// nothing of it happened, and the same again may pass.
+// lockTrouble reports whether the engine aborted the transaction because of a lock:
+// it had no effect, and may succeed if repeated.
 func lockTrouble(err error) bool {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code()&0xff == 5 || e.Code()&0xff == 6

@@ -52,7 +52,7 @@ func (r evaluationRow) toDomain() taskstore.Evaluation {
 	return e
 }
 
-// checkQuery refuses a query that not every engine can store.
+// checkQuery rejects a query that not every engine can store.
 func checkQuery(q *taskstore.SavedQuery) error {
 	if err := checkText("the question", q.Question, taskstore.MaxQuestion); err != nil {
 		return err
@@ -65,10 +65,9 @@ func checkQuery(q *taskstore.SavedQuery) error {
 	return nil
 }
 
-// SaveQueries adds queries to a dataset. A question that the dataset has keeps
-// its id and gets the expected hits that are given, unless it was generated now:
-// then it stays as it is. ErrLimit, and nothing is
-// changed, when the dataset would have more than its most.
+// SaveQueries adds queries to a dataset. An existing question keeps its id and gets
+// the given expected hits, unless the new query is a generated one: then it is
+// unchanged. ErrLimit, changing nothing, when the dataset would exceed the maximum.
 func (s *evaluations) SaveQueries(ctx context.Context, tenantID, datasetID string, qs []taskstore.SavedQuery) (saved []taskstore.SavedQuery, err error) {
 	for i := range qs {
 		if err := checkQuery(&qs[i]); err != nil {
@@ -116,8 +115,8 @@ func (s *evaluations) SaveQueries(ctx context.Context, tenantID, datasetID strin
 	return saved, nil
 }
 
-// lockedQueries are the queries of a dataset, whose row is locked: of two that
-// save the same question at once the second sees that of the first.
+// lockedQueries returns the queries of a dataset after locking its row: of two
+// concurrent saves of the same question, the second sees the first's.
 func (s *evaluations) lockedQueries(tx *gorm.DB, tenantID, datasetID string) ([]queryRow, error) {
 	if _, err := one[string](tx, "dataset", datasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, tenantID, datasetID); err != nil {
 		return nil, err
@@ -132,9 +131,8 @@ func (s *evaluations) SavedQueries(ctx context.Context, tenantID, datasetID stri
 	return page(s.read(ctx), "SELECT * FROM saved_queries", w, "id", p, func(r queryRow) string { return r.ID }, queryRow.toDomain)
 }
 
-// ChangeQuery writes question and expected hits of a query, which is no longer a
-// generated one then. ErrConflict when
-// another query of the dataset asks the same.
+// ChangeQuery writes a query's question and expected hits, and it no longer counts
+// as generated. ErrConflict when another query of the dataset asks the same.
 func (s *evaluations) ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (changed *taskstore.SavedQuery, err error) {
 	if err := checkQuery(&q); err != nil {
 		return nil, err
@@ -162,8 +160,8 @@ func (s *evaluations) ChangeQuery(ctx context.Context, q taskstore.SavedQuery) (
 	return changed, err
 }
 
-// SampleQueries draws up to n queries of all tenants that expect something, of
-// the first ten thousand.
+// SampleQueries draws up to n queries with expected hits over all tenants, from the
+// first ten thousand.
 func (s *evaluations) SampleQueries(ctx context.Context, n int) ([]taskstore.SavedQuery, error) {
 	const most = 10_000
 	ids, err := all[string](s.read(ctx), "SELECT id FROM saved_queries WHERE expected<>'[]' ORDER BY dataset_id, id LIMIT ?", most)
@@ -178,12 +176,12 @@ func (s *evaluations) SampleQueries(ctx context.Context, n int) ([]taskstore.Sav
 	return mapped(rows, queryRow.toDomain), nil
 }
 
-// DatasetsWithQueries lists up to limit datasets that have saved queries, in
-// the order of their ids, from after on.
+// DatasetsWithQueries lists up to limit datasets with saved queries, ordered by id,
+// starting after after.
 func (s *evaluations) DatasetsWithQueries(ctx context.Context, after string, limit int) ([]taskstore.DatasetRef, error) {
 	var out []taskstore.DatasetRef
 	for len(out) < limit {
-		// One seek each: of a list of distinct datasets some engines read every query.
+		// One seek each: for a DISTINCT list some engines read every query.
 		row, err := all[queryRow](s.read(ctx), "SELECT dataset_id, tenant_id FROM saved_queries WHERE dataset_id>? ORDER BY dataset_id, id LIMIT 1", after)
 		if err != nil {
 			return nil, fmt.Errorf("datasets with queries: %w", err)
@@ -197,8 +195,8 @@ func (s *evaluations) DatasetsWithQueries(ctx context.Context, after string, lim
 	return out, nil
 }
 
-// LastReparse is the id of the newest job that parses documents of a dataset
-// again, of its last hundred jobs; "" for none.
+// LastReparse returns the id of the newest re-parse job among a dataset's last
+// hundred jobs; "" for none.
 func (s *evaluations) LastReparse(ctx context.Context, tenantID, datasetID string) (string, error) {
 	type jobKind struct{ ID, Kind string }
 	jobs, err := all[jobKind](s.read(ctx), "SELECT id, kind FROM jobs WHERE tenant_id=? AND dataset_id=? ORDER BY id DESC LIMIT 100", tenantID, datasetID)
@@ -213,12 +211,12 @@ func (s *evaluations) LastReparse(ctx context.Context, tenantID, datasetID strin
 	return "", nil
 }
 
-// DeleteQuery forgets a query. What evaluations measured by it stays.
+// DeleteQuery deletes a query. Its results in evaluations stay.
 func (s *evaluations) DeleteQuery(ctx context.Context, tenantID, datasetID, id string) error {
 	return changed(s.write(ctx).Exec("DELETE FROM saved_queries WHERE dataset_id=? AND id=? AND tenant_id=?", datasetID, id, tenantID), "query", id)
 }
 
-// RecordEvaluation keeps an evaluation, and forgets the oldest beyond the most.
+// RecordEvaluation stores an evaluation, and deletes the oldest beyond the limit.
 func (s *evaluations) RecordEvaluation(ctx context.Context, e taskstore.Evaluation) (*taskstore.Evaluation, error) {
 	e.ID = sheaf.NewID()
 	err := s.tx(ctx, func(tx *gorm.DB) error {
@@ -241,14 +239,14 @@ func (s *evaluations) RecordEvaluation(ctx context.Context, e taskstore.Evaluati
 	return s.Evaluation(ctx, e.TenantID, e.DatasetID, e.ID)
 }
 
-// Evaluations lists the evaluations of a dataset without the results of queries.
+// Evaluations lists the evaluations of a dataset, without per-query results.
 func (s *evaluations) Evaluations(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Evaluation, string, error) {
 	var w where
 	w.add("dataset_id=? AND tenant_id=?", datasetID, tenantID)
 	return page(s.read(ctx), "SELECT dataset_id, id, tenant_id, model, stale, measures, cause, state, created_at FROM evaluations", w, "id", p, func(r evaluationRow) string { return r.ID }, evaluationRow.toDomain)
 }
 
-// Evaluation reads an evaluation with the results of its queries.
+// Evaluation returns an evaluation with its per-query results.
 func (s *evaluations) Evaluation(ctx context.Context, tenantID, datasetID, id string) (*taskstore.Evaluation, error) {
 	row, err := one[evaluationRow](s.write(ctx), "evaluation", id, "SELECT * FROM evaluations WHERE dataset_id=? AND id=? AND tenant_id=?", datasetID, id, tenantID)
 	if err != nil {
@@ -258,13 +256,13 @@ func (s *evaluations) Evaluation(ctx context.Context, tenantID, datasetID, id st
 	return &e, nil
 }
 
-// dropQueries forgets the queries and evaluations of a dataset that is deleted.
+// dropQueries deletes the queries and evaluations of a deleted dataset.
 func dropQueries(tx *gorm.DB, datasetID string) error {
 	return run(tx, stmt("DELETE FROM saved_queries WHERE dataset_id=?", datasetID), stmt("DELETE FROM evaluations WHERE dataset_id=?", datasetID))
 }
 
-// purgeQueries takes a deleted document out of what saved queries expect: a text
-// that is expected of it is its text. The questions are those of people.
+// purgeQueries removes a deleted document from the expected hits of saved queries,
+// because an expected text is its text. The questions are the users' own.
 func (s *deletions) purgeQueries(ctx context.Context, r *receiptRow, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		rows, err := all[queryRow](tx, "SELECT * FROM saved_queries WHERE dataset_id=? AND expected LIKE ? ORDER BY id LIMIT ?"+s.d.lock, r.DatasetID, "%"+id+"%", taskstore.MaxQueries)

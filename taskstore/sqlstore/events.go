@@ -10,14 +10,13 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxEvents bounds one reading of the log.
+// maxEvents bounds one read of the log.
 const maxEvents = 3000
 
-// Events reads the log after seq, oldest first; limit 0 means 500 and at most
-// 3,000 are read. Two transactions may become visible in the other order than
-// their sequence numbers, so where the engine lets that happen the reading ends
-// before the first event that is younger than the lag: what has a lower number
-// is there by then.
+// Events reads the log after seq, oldest first; limit 0 means 500, and at most 3,000
+// are read. Transactions may become visible out of sequence order, so on engines
+// where that happens reading stops before the first event younger than the lag: by
+// then, lower numbers are visible.
 func (s *events) Events(ctx context.Context, tenantID string, f taskstore.EventFilter, after int64, limit int) ([]sheaf.Event, error) {
 	if limit <= 0 {
 		limit = 500
@@ -40,7 +39,7 @@ func eventsOf(tenantID string, f taskstore.EventFilter) (w where) {
 
 func (s *events) events(ctx context.Context, w where, limit int) ([]sheaf.Event, error) {
 	var rows []struct {
-		Event eventRow `gorm:"embedded"` // named: what is embedded unexported cannot be set
+		Event eventRow `gorm:"embedded"` // named: an embedded unexported struct cannot be set
 		NowMs int64
 	}
 	err := scan(s.read(ctx).Raw(s.sql("SELECT e.*, @now AS now_ms FROM events e"+w.String()+fmt.Sprintf(" ORDER BY e.seq LIMIT %d", limit)), w.args...), &rows)
@@ -49,7 +48,7 @@ func (s *events) events(ctx context.Context, w where, limit int) ([]sheaf.Event,
 	}
 	out := make([]sheaf.Event, 0, len(rows))
 	for _, r := range rows {
-		// One that is as far ahead was written before the clock went back.
+		// An event further ahead was written before the clock went back.
 		if lag := s.eventLag.Milliseconds(); lag > 0 && r.Event.At > r.NowMs-lag && r.Event.At < r.NowMs+max(lag, clockStep.Milliseconds()) {
 			break
 		}
@@ -58,7 +57,8 @@ func (s *events) events(ctx context.Context, w where, limit int) ([]sheaf.Event,
 	return out, nil
 }
 
-// TaskEvents is the history of one task, oldest first; at most 3,000 are read.
+// TaskEvents returns the history of one task, oldest first; at most 3,000 events are
+// read.
 func (s *events) TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.Event, error) {
 	if _, err := s.Task(ctx, tenantID, id); err != nil {
 		return nil, err
@@ -69,22 +69,20 @@ func (s *events) TaskEvents(ctx context.Context, tenantID, id string) ([]sheaf.E
 	return s.events(ctx, w, maxEvents)
 }
 
-// Stats reads the sums of the minutes and adds what is not in them yet. Beside
-// that, for the speed and the times of stages, it looks at no more than this many
-// of the newest events, and at no more than this many ends of attempts among
-// them: a page that shows the last hour must cost the same on a busy server as on
-// an idle one.
+// Stats reads the per-minute sums and adds what they do not contain yet. For the
+// speed and stage times it also reads at most statsEvents of the newest events, and
+// at most statsEnds attempt ends among them: a page showing the last hour must cost
+// the same on a busy server as on an idle one.
 const (
 	statsEvents = 60_000
 	statsEnds   = 10_000
 )
 
-// busySlot is the grain in which time counts as busy.
+// busySlot is the granularity of busy time.
 const busySlot = 5000 // milliseconds
 
-// Stats looks minutes back, in buckets of some minutes each. Counts are of all that
-// happened; the speed and the times of stages are of the newest tasks. The tenant
-// "" means all.
+// Stats looks minutes back, in buckets of bucket minutes. Counts cover everything;
+// the speed and stage times are from the newest tasks. The tenant "" means all.
 func (s *events) Stats(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error) {
 	db := s.read(ctx)
 	newest, err := one[struct{ Seq, NowMs int64 }](db, "event", "", s.sql("SELECT COALESCE(MAX(seq), 0) AS seq, @now AS now_ms FROM events"))
@@ -93,7 +91,7 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes, bucket int
 	}
 	now := newest.NowMs
 	count, step := max(minutes/bucket, 1), int64(bucket)
-	first := now/60_000/step*step - int64(count-1)*step // minute at which the first bucket begins
+	first := now/60_000/step*step - int64(count-1)*step // minute at which the first bucket starts
 	out := &taskstore.Stats{Buckets: make([]taskstore.StatsBucket, count), BucketMinutes: bucket, Stages: []taskstore.StageStats{}}
 	for i := range out.Buckets {
 		out.Buckets[i] = taskstore.StatsBucket{At: time.UnixMilli((first + int64(i)*step) * 60_000).UTC(), StageMS: map[string]int64{}}
@@ -109,12 +107,12 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes, bucket int
 	add := func(m *minuteRow) {
 		i := (m.Minute - first) / step
 		if m.Minute < first || i >= int64(count) {
-			return // the minute has turned since the clock was read
+			return // the minute has changed since the clock was read
 		}
 		b := &out.Buckets[i]
 		b.Tasks, b.Failed, b.Cost = b.Tasks+m.Tasks, b.Failed+m.Failed, b.Cost+m.Cost
 		if bucket > 1 {
-			return // sums of so many minutes have no times of stages
+			return // multi-minute sums have no stage times
 		}
 		for name, ms := range m.stages {
 			b.StageMS[name] += ms

@@ -13,25 +13,25 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxFacetValue bounds what is told of a value, in characters: what documents
-// say of themselves may be a page long.
+// maxFacetValue bounds a value shown, in characters: what documents state about
+// themselves may be a page long.
 const maxFacetValue = 200
 
-// jsonText is the text at a key of the object in a column, "" without one.
-// Columns are ” for no object.
+// jsonText returns the text at a key of the JSON object in a column, "" without one.
+// The column may be empty.
 func (d dialect) jsonText(column, key string) string {
 	read := fmt.Sprintf(`json_extract(%s, '$."%s"')`, column, key)
 	switch d.name {
 	case "mysql":
 		read = "JSON_UNQUOTE(" + read + ") COLLATE utf8mb4_bin"
-	case "postgres": // takes no NUL anywhere in the object
+	case "postgres": // rejects NUL anywhere in the object
 		read = fmt.Sprintf(`CAST(REPLACE(%s, '\u0000', '\ufffd') AS json)->>'%s'`, column, key)
 	}
 	return fmt.Sprintf("CASE WHEN %s='' THEN '' ELSE COALESCE(SUBSTR(%s, 1, %d), '') END", column, read, maxFacetValue)
 }
 
-// failedUnits is how many units a column with sheaf.LedgerCounts tells of that
-// could not be read.
+// failedUnits returns the number of unreadable units according to a column with
+// sheaf.LedgerCounts.
 func (d dialect) failedUnits(column string) string {
 	number := "INTEGER"
 	if d.name == "mysql" {
@@ -44,15 +44,14 @@ func (d dialect) issueOf() string    { return d.jsonText("failure", "code") }
 func (d dialect) languageOf() string { return d.jsonText("metadata", "language") }
 func (d dialect) tagOf() string      { return d.jsonText("attributes", taskstore.TagAttribute) }
 
-// Facets counts the documents that f selects by each thing that they can be
-// narrowed by. Every list is one statement, which reads the rows of the dataset
-// once and answers a bounded number.
+// Facets counts the documents selected by f by each facet. Every list is one
+// statement, which reads the dataset's rows once and returns a bounded number.
 func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
 	out := &taskstore.Facets{}
 	if len(f.IDs) > maxFilterIDs {
 		return nil, tooManyIDs(len(f.IDs))
 	}
-	// count answers the values of an expression and how many documents of g have each.
+	// count returns the values of an expression and how many documents of g have each.
 	count := func(g taskstore.DocumentFilter, value, order, more string, args ...any) ([]facetRow, error) {
 		w, nothing := s.selects(tenantID, g)
 		if nothing {
@@ -115,7 +114,7 @@ func facets(rows []facetRow) []taskstore.Facet {
 	return mapped(rows, func(r facetRow) taskstore.Facet { return taskstore.Facet{Value: r.Value, Documents: r.Documents} })
 }
 
-// issues reads for each group what its oldest document failed with.
+// issues reads, for each group, the failure of its oldest document.
 func (s *documents) issues(ctx context.Context, tenantID string, rows []facetRow) ([]taskstore.Issue, error) {
 	ids := mapped(rows, func(r facetRow) string { return r.Sample })
 	found, err := byIDs[struct{ ID, Name, Failure string }](s.read(ctx), ids, "SELECT id, name, failure FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
@@ -128,14 +127,14 @@ func (s *documents) issues(ctx context.Context, tenantID string, rows []facetRow
 		for _, d := range found {
 			if f := decodeFailure(d.Failure); d.ID == r.Sample && f != nil {
 				out[i].Name, out[i].Sample = d.Name, *f
-				out[i].Sample.Detail = "" // lines of a parser, of one document
+				out[i].Sample.Detail = "" // parser output of a single document
 			}
 		}
 	}
 	return out, nil
 }
 
-// nameJobs says what people call jobs.
+// nameJobs fills in the names of jobs.
 func (s *documents) nameJobs(ctx context.Context, tenantID string, jobs []taskstore.Facet) error {
 	rows, err := byIDs[jobRow](s.read(ctx), mapped(jobs, func(f taskstore.Facet) string { return f.Value }), "SELECT * FROM jobs WHERE id IN ? AND tenant_id=?", tenantID)
 	for _, r := range rows {
@@ -148,12 +147,12 @@ func (s *documents) nameJobs(ctx context.Context, tenantID string, jobs []taskst
 	return err
 }
 
-// tagSlice is how many documents are tagged in one transaction.
+// tagSlice is how many documents are tagged per transaction.
 const tagSlice = 500
 
-// TagDocuments gives the documents of the dataset that f selects a tag, or takes
-// theirs away where it is "", and answers how many it has looked at: all of them,
-// unless an error says how far it came.
+// TagDocuments sets the tag of the dataset's documents selected by f, or removes it
+// if tag is "", and returns how many it has processed: all of them unless there is
+// an error.
 func (s *documents) TagDocuments(ctx context.Context, tenantID string, f taskstore.DocumentFilter, tag string) (done int, err error) {
 	if err := checkText("the tag", tag, maxFacetValue); err != nil {
 		return 0, err
@@ -179,7 +178,7 @@ func (s *documents) TagDocuments(ctx context.Context, tenantID string, f tasksto
 				return err
 			}
 			ids = nil
-			same := map[string][]string{} // most often they all had the same attributes
+			same := map[string][]string{} // usually they all had the same attributes
 			for _, r := range rows {
 				var had sheaf.Attributes
 				decode(r.Attributes, &had)

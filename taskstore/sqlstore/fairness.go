@@ -7,15 +7,15 @@ import (
 	"sheaf/taskstore"
 )
 
-// fairnessKey is where the fairness of the last minutes is stored, for all
-// processes to read.
+// fairnessKey is the meta key of the recent fairness, for all processes to read.
 const fairnessKey = "fairness"
 
-// fairnessStale is after what time it says nothing more: nobody measures.
+// fairnessStale is the age at which a measurement is discarded: measuring has
+// stopped.
 const fairnessStale = 2 * time.Minute
 
-// MeasureFairness sums what tenants were served lately, compares those that
-// wait, and stores it for Stats. nil where fewer than two wait.
+// MeasureFairness compares what waiting tenants were served recently, and stores it
+// for Stats. It returns nil if fewer than two tenants are waiting.
 func (s *events) MeasureFairness(ctx context.Context, tenants []taskstore.TenantQueue) (*taskstore.Fairness, error) {
 	rows, err := all[struct {
 		TenantID string
@@ -30,7 +30,7 @@ func (s *events) MeasureFairness(ctx context.Context, tenants []taskstore.Tenant
 	}
 	f := taskstore.FairnessOf(tenants, served)
 	if f == nil {
-		return nil, nil // what was stored goes stale
+		return nil, nil // the stored value goes stale
 	}
 	now, err := s.clockTime(s.read(ctx))
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *events) MeasureFairness(ctx context.Context, tenants []taskstore.Tenant
 	return f, s.SetMeta(ctx, fairnessKey, encode(f))
 }
 
-// fairness is what MeasureFairness has stored, nil where that is too long ago.
+// fairness returns what MeasureFairness stored, nil if too old.
 func (s *events) fairness(ctx context.Context, nowMS int64) (*taskstore.Fairness, error) {
 	text, err := s.Meta(ctx, fairnessKey)
 	if err != nil || text == "" {

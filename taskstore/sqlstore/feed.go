@@ -16,21 +16,21 @@ import (
 	"sheaf/taskstore"
 )
 
-// The reads in this file are made every half second whatever waits, so none
-// looks at more of the backlog than it answers with: each is a handful of
-// seeks in k_feed (state, paused, tenant_id, lane, phase, place, id). What is
-// pending is due, but for a clock that went back.
+// The reads in this file are made every half second whatever the backlog, so none
+// examines more of it than it returns: each is a handful of seeks in k_feed (state,
+// paused, tenant_id, lane, phase, place, id). Pending tasks are due, unless a clock
+// went back.
 
 // defaultCap is the cap of a tenant without a row.
 const defaultCap = 8
 
-// PoolFeed is the feed of the tasks of some pools, which the feed of the others
-// leaves out. Tasks that wait for a pool that nobody serves stand in nobody's way.
+// PoolFeed returns the feed of the tasks of some pools, which the other feed omits.
+// Tasks waiting for an unserved pool do not block others.
 func (s *Store) PoolFeed(pools []string) taskstore.Feed {
 	return &feed{handle: s.handle, pools: pools}
 }
 
-// free holds for tasks that nothing holds back, of pools or of none.
+// free is the condition that a task is not held, for tasks of pools or of none.
 func (s *feed) free() string {
 	if s.pools == nil {
 		return "paused=0"
@@ -38,7 +38,7 @@ func (s *feed) free() string {
 	return fmt.Sprintf("paused=%d", ofPool)
 }
 
-// ofPools narrows to the pools.
+// ofPools restricts a query to the pools.
 func (s *feed) ofPools() string {
 	if s.pools == nil {
 		return ""
@@ -46,8 +46,8 @@ func (s *feed) ofPools() string {
 	return " AND pool IN (" + quoted(s.pools) + ")"
 }
 
-// quoted lists names as literals: a limit of the statement's plan would else
-// change with their number.
+// quoted lists names as literals, because otherwise the statement would change with
+// their number.
 func quoted(names []string) string {
 	out := make([]string, len(names))
 	for i, name := range names {
@@ -56,16 +56,15 @@ func quoted(names []string) string {
 	return strings.Join(out, ",")
 }
 
-// UnservedPools lists the pools for which tasks wait that nothing else holds
-// back, and that no worker serves that was seen within the time. DefaultPool is
-// among them where workers are alive and each serves others alone: that there is
-// no worker at all is another trouble.
+// UnservedPools lists the pools that have waiting, unheld tasks but no worker seen
+// within the given time. DefaultPool is included if there are live workers but all
+// serve only other pools; having no workers at all is a different problem.
 func (s *feed) UnservedPools(ctx context.Context, within time.Duration) ([]taskstore.UnservedPool, error) {
 	served, alive, err := s.servedPools(ctx, within)
 	if err != nil {
 		return nil, err
 	}
-	// Of a backlog without end the count says no more than that it is long.
+	// For an endless backlog, an exact count adds nothing.
 	waiting := func(held int, but string) ([]taskstore.UnservedPool, error) {
 		rows, err := all[struct {
 			Pool     string
@@ -91,11 +90,12 @@ func (s *feed) UnservedPools(ctx context.Context, within time.Duration) ([]tasks
 	return append(common, out...), err
 }
 
-// countedTasks is how many tasks of pools that nobody serves are counted.
+// countedTasks is the maximum number of tasks counted for unserved pools.
 const countedTasks = 10_000
 
-// servedPools are those that workers serve which were seen within the time, or
-// within three of their own heartbeats; alive says that there is such a worker.
+// servedPools returns the pools served by workers seen within the given time, or
+// within three of their own heartbeats; alive reports whether there is such a
+// worker.
 func (s *feed) servedPools(ctx context.Context, within time.Duration) (served map[string]bool, alive bool, err error) {
 	rows, err := all[struct {
 		Status string
@@ -118,8 +118,8 @@ func (s *feed) servedPools(ctx context.Context, within time.Duration) (served ma
 	return served, alive, err
 }
 
-// JobWaitsFor lists the pools in which tasks of a job, and where one is named of
-// one document, wait for a worker that serves them; nil for none.
+// JobWaitsFor lists the unserved pools that tasks of a job, or of one document of it
+// if given, are waiting for; nil for none.
 func (s *feed) JobWaitsFor(ctx context.Context, jobID, documentID string, within time.Duration) ([]string, error) {
 	q, args := fmt.Sprintf("SELECT DISTINCT pool FROM tasks WHERE job_id=? AND state='pending' AND paused=%d", ofPool), []any{jobID}
 	if documentID != "" {
@@ -137,8 +137,8 @@ func (s *feed) JobWaitsFor(ctx context.Context, jobID, documentID string, within
 	return pools[:len(pools):len(pools)], nil
 }
 
-// pendingTenants lists the first tenants with unpaused pending tasks behind
-// after, in order, by jumping from one tenant to the next in the index.
+// pendingTenants lists, in order, the first tenants after after with unpaused
+// pending tasks, by skipping from one tenant to the next in the index.
 func (s *feed) pendingTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	q := `WITH RECURSIVE x(id, n) AS (
 		SELECT MIN(tenant_id), 1 FROM tasks WHERE state='pending' AND ` + s.free() + ` AND tenant_id>?
@@ -146,9 +146,9 @@ func (s *feed) pendingTenants(ctx context.Context, after string, limit int) ([]s
 		SELECT (SELECT MIN(t.tenant_id) FROM tasks t WHERE t.state='pending' AND t.` + s.free() + ` AND t.tenant_id>x.id), n+1 FROM x WHERE x.id IS NOT NULL AND n<?)
 		SELECT id FROM x WHERE id IS NOT NULL`
 	if s.d.name == "mysql" {
-		// The same jumps, which MySQL makes by itself, and only so: grouped by
-		// the whole prefix. measured: 46 index reads for 45 tenants of 90,000
-		// tasks, against 4 million for the recursive form.
+		// MySQL makes the same skips on its own, but only when grouped by the whole
+		// prefix. Measured: 46 index reads for 45 tenants with 90,000 tasks, against 4
+		// million for the recursive form.
 		q = "SELECT tenant_id FROM tasks" + s.d.byTurn + " WHERE state='pending' AND " + s.free() + " AND tenant_id>? GROUP BY state, paused, tenant_id LIMIT ?"
 	}
 	return all[string](s.read(ctx), q, after, limit)
@@ -176,11 +176,11 @@ func toHints(rows []hintRow) []sheaf.Hint {
 	return hints
 }
 
-// heads reads the first of a tenant's tasks: in each lane as many as limit of
-// those that finish documents or are ranges of small ones, of those that begin
-// documents, and of the bulk. Each list is one seek in k_feed, and comes out of
-// it in order. The limit is part of the statement: SQLite plans one whose limit
-// is an argument anew each time, which took as long as the answer.
+// heads reads the first of a tenant's tasks: in each lane up to limit of those that
+// finish documents or are ranges of small ones, of those that begin documents, and
+// of the bulk. Each list is one seek in k_feed, already in order. The limit is part
+// of the statement: SQLite replans a statement whose limit is a parameter each time,
+// which took as long as the query.
 func (s *feed) heads(columns string, limit int, tenantID string) (parts []string, args []any) {
 	for _, lane := range sheaf.Lanes {
 		for _, phases := range [...]string{
@@ -196,7 +196,7 @@ func (s *feed) heads(columns string, limit int, tenantID string) (parts []string
 	return parts, args
 }
 
-// together makes one statement of several lists.
+// together combines several lists into one statement.
 func together(parts []string) string {
 	named := make([]string, len(parts))
 	for i, part := range parts {
@@ -205,8 +205,8 @@ func together(parts []string) string {
 	return strings.Join(named, " UNION ALL ")
 }
 
-// placed is the place of a task for reckoning how long it waits: tasks of a
-// version that knew none have their time instead.
+// placed is a task's place for computing its wait: tasks from a version without
+// places have their time instead.
 const placed = "CASE WHEN place=0 THEN run_at ELSE place END"
 
 // Runnable implements taskstore.Feed.
@@ -287,28 +287,28 @@ func (s *feed) loads(ctx context.Context, ids []string) ([]taskstore.TenantLoad,
 	}), nil
 }
 
-// fedTo is the lane that a task is fed to: one that was lost with its executor
-// has waited before.
+// fedTo is the lane a task is fed to: a task lost with its executor has already
+// waited.
 const fedTo = "CASE WHEN lost_count>0 THEN 1 ELSE lane END"
 
 const (
-	feedTenants = 50 // of one slice of the feed
-	seekTenants = 16 // whose first tasks one statement reads
-	fewTasks    = 32 // of a tenant that are read by one seek, without looking where each lane and phase begins
-	deepTenants = 4  // whose lanes and phases one statement reads
-	deepSlice   = 12 // tenants of one slice whose lanes and phases are read
+	feedTenants = 50 // tenants per slice of the feed
+	seekTenants = 16 // tenants whose first tasks are read by one statement
+	fewTasks    = 32 // a tenant's tasks read by one seek, without seeking each lane and phase
+	deepTenants = 4  // tenants whose lanes and phases are read by one statement
+	deepSlice   = 12 // tenants per slice whose lanes and phases are read
 )
 
-// Feedable lists pending tasks that no queue is known to hold: never enqueued,
-// or longer than requeueAfter ago, in the order of tenant, lane, phase, place
-// and id. It answers for the next tenants behind after, so that a caller
-// publishes what it has while thousands of tenants are still to come.
+// Feedable lists pending tasks not known to be in a queue: never enqueued, or longer
+// than requeueAfter ago, ordered by tenant, lane, phase, place and id. It covers the
+// next tenants after after, so that a caller can publish while thousands of tenants
+// are still to come.
 //
-// It looks at the first window tasks of each lane and phase only: while all of
-// those are in the queue the queue has enough, and as they are claimed the next
-// come into view. The hint of a task whose executor died goes to the first
-// lane: it has waited for its turn once, and behind a full window it would wait
-// again. There are never more of these than the dead executors had slots.
+// It examines only the first window tasks of each lane and phase: while all of these
+// are in the queue it has enough, and as they are claimed the next ones come into
+// view. The hint of a task whose executor died goes to the first lane: it has
+// already waited for its turn, and would wait again behind a full window. There are
+// never more of these than the dead executors had slots.
 func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAfter time.Duration) (slice taskstore.FeedSlice, err error) {
 	if window <= 0 {
 		return slice, nil
@@ -326,7 +326,7 @@ func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAf
 	columns := "epoch, lost_count, CASE WHEN enqueued_at<" + s.now() + fmt.Sprintf("-%d THEN 1 ELSE 0 END AS feedable", max(requeueAfter, 0).Milliseconds())
 	few := min(fewTasks, window)
 	var rows []hintRow
-	var more []string // tenants with more than a few, whose lanes and phases are read
+	var more []string // tenants with more than a few tasks, whose lanes and phases are read
 	for from := 0; from < len(ids) && len(more) < deepSlice; {
 		some := ids[from:min(from+seekTenants, len(ids))]
 		found, err := s.feedRows(ctx, some, seekTenants, func(id string) ([]string, []any) {
@@ -345,7 +345,7 @@ func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAf
 			if read[id] <= few {
 				continue
 			}
-			if more = append(more, id); len(more) == deepSlice { // these are at work before the rest is read
+			if more = append(more, id); len(more) == deepSlice { // these can start before the rest is read
 				taken = n + 1
 				break
 			}
@@ -371,8 +371,7 @@ func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAf
 	return slice, nil
 }
 
-// feedRows reads a few lists of tasks for each tenant, of some tenants by one
-// statement.
+// feedRows reads a few lists of tasks per tenant, several tenants per statement.
 func (s *feed) feedRows(ctx context.Context, tenants []string, most int, lists func(id string) ([]string, []any)) (rows []hintRow, err error) {
 	for some := range slices.Chunk(tenants, most) {
 		var parts []string
@@ -391,9 +390,9 @@ func (s *feed) feedRows(ctx context.Context, tenants []string, most int, lists f
 	return rows, nil
 }
 
-// MarkEnqueued notes that a queue holds the hints. A task that was claimed
-// since its hint was read (its epoch moved on) is left as it is: its hint is
-// spent, and if it is pending again it needs another.
+// MarkEnqueued records that a queue holds the hints. A task claimed since its hint
+// was read (its epoch has moved on) is unchanged: its hint is spent, and if it is
+// pending again it needs another.
 func (s *feed) MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error {
 	byEpoch := map[int64][]string{} // nearly all have epoch 0: they were never claimed
 	for _, h := range hints {
@@ -412,9 +411,9 @@ func (s *feed) MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error {
 	return nil
 }
 
-// ForgetEnqueued marks every pending task that is fed to one of the lanes as
-// not enqueued: the queue lost its memory of them. It reads the whole backlog
-// once; a queue seldom loses its memory.
+// ForgetEnqueued marks every pending task fed to one of the lanes as not enqueued:
+// the queue lost its memory of them. It reads the whole backlog once; a queue rarely
+// loses its memory.
 func (s *feed) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (n int, err error) {
 	if len(lanes) == 0 {
 		return 0, nil

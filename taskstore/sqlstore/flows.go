@@ -27,7 +27,7 @@ func (r flowRow) toDomain() taskstore.FlowVersion {
 	return taskstore.FlowVersion{TenantID: r.TenantID, Name: r.Name, Version: r.Version, Digest: r.Digest, Body: []byte(r.Body), CreatedAt: toTime(r.CreatedAt)}
 }
 
-// flowName names a version in errors.
+// flowName returns a version's name for errors.
 func flowName(name string, version int) string {
 	if version == 0 {
 		return name
@@ -35,15 +35,15 @@ func flowName(name string, version int) string {
 	return fmt.Sprintf("%s@%d", name, version)
 }
 
-// CreateFlow makes the next version of a flow, unless the latest has the same
-// digest: that one is answered then. A dry run answers the same and writes
-// nothing. ErrLimit when the tenant has its most.
+// CreateFlow creates the next version of a flow, unless the latest has the same
+// digest: then it returns that one. A dry run returns the same without writing.
+// ErrLimit when the tenant has the maximum number.
 func (s *flows) CreateFlow(ctx context.Context, f taskstore.FlowVersion, dryRun bool) (made *taskstore.FlowVersion, err error) {
 	if err := checkTexts("the flow's name", f.Name, 64, "the flow's digest", f.Digest, 64); err != nil {
 		return nil, err
 	}
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		// Locked: of two at once the second sees the version of the first.
+		// Locked, so that the second of two concurrent calls sees the first's version.
 		if _, err := one[string](tx, "tenant", f.TenantID, "SELECT id FROM tenants WHERE id=?"+s.d.lock, f.TenantID); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (s *flows) CreateFlow(ctx context.Context, f taskstore.FlowVersion, dryRun 
 	return made, nil
 }
 
-// Flow reads a version of a flow; 0 is the latest.
+// Flow returns a version of a flow; 0 is the latest.
 func (s *flows) Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error) {
 	row, err := one[flowRow](s.read(ctx), "flow", flowName(name, version), `SELECT * FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND (version=? OR ?=0)
 		ORDER BY version DESC LIMIT 1`, tenantID, name, version, version)
@@ -109,7 +109,7 @@ func (s *flows) Flows(ctx context.Context, tenantID string, p taskstore.Page) ([
 	return page(s.read(ctx), "SELECT * FROM flows", w, "name", p, func(r flowRow) string { return r.Name }, flowRow.toDomain)
 }
 
-// FlowVersions lists the versions of a flow, the newest first.
+// FlowVersions lists the versions of a flow, newest first.
 func (s *flows) FlowVersions(ctx context.Context, tenantID, name string) ([]taskstore.FlowVersion, error) {
 	rows, err := all[flowRow](s.read(ctx), "SELECT * FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 ORDER BY version DESC LIMIT ?", tenantID, name, taskstore.MaxFlowVersions)
 	if err == nil && len(rows) == 0 {
@@ -118,8 +118,8 @@ func (s *flows) FlowVersions(ctx context.Context, tenantID, name string) ([]task
 	return mapped(rows, flowRow.toDomain), err
 }
 
-// flowExists refuses with ErrConflict a flow, as settings name it, that is not
-// there. The transaction holds the tenant's row, so that it stays there.
+// flowExists fails with ErrConflict if a flow named in settings does not exist. The
+// transaction holds the tenant's row, so that the flow stays.
 func (s *handle) flowExists(tx *gorm.DB, tenantID, ref string) error {
 	name, version, _ := strings.Cut(ref, "@")
 	if name == "" || name == "standard" {
@@ -133,8 +133,8 @@ func (s *handle) flowExists(tx *gorm.DB, tenantID, ref string) error {
 	return err
 }
 
-// flowUnused refuses with ErrConflict to delete what a dataset names: that
-// version, or the flow when no version would be left.
+// flowUnused fails with ErrConflict if a dataset names what is to be deleted: that
+// version, or the flow if no version would remain.
 func (s *flows) flowUnused(tx *gorm.DB, tenantID, name string, version int) error {
 	left, err := one[int64](tx, "count", "", "SELECT COUNT(*) FROM flows WHERE tenant_id=? AND name=? AND deleted_at=0 AND version<>? AND ?<>0", tenantID, name, version, version)
 	if err != nil {
@@ -155,12 +155,13 @@ func (s *flows) flowUnused(tx *gorm.DB, tenantID, name string, version int) erro
 	return nil
 }
 
-// DeleteFlow deletes a version of a flow, 0 for all, and says which. Their
-// numbers are not given again. ErrConflict while a dataset names what would go.
+// DeleteFlow deletes a version of a flow, 0 for all, and returns the deleted
+// versions. Their numbers are not reused. ErrConflict while a dataset names what
+// would be deleted.
 func (s *flows) DeleteFlow(ctx context.Context, tenantID, name string, version int) (deleted []int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		// Locked: settings that name the flow are written before this, and are seen,
-		// or after it, and find it deleted.
+		// Locked: settings that name the flow are either written before this, and seen,
+		// or after it, and find the flow deleted.
 		if _, err := one[string](tx, "tenant", tenantID, "SELECT id FROM tenants WHERE id=?"+s.d.lock, tenantID); errors.Is(err, sheaf.ErrNotFound) {
 			return notFound("flow", flowName(name, version))
 		} else if err != nil {

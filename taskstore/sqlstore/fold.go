@@ -17,15 +17,15 @@ import (
 	"sheaf/taskstore"
 )
 
-// fold is what the tasks of a generation say about their document.
+// fold summarizes a generation's tasks for its document.
 type fold struct {
-	started   bool     // some task was claimed or is over
-	open      int      // tasks not terminal, without finalize and extras
-	openAll   int      // the same with finalize
-	parked    int      // of them, those that wait for others
+	started   bool     // some task was claimed or has ended
+	open      int      // tasks not terminal, excluding finalize and extras
+	openAll   int      // the same including finalize
+	parked    int      // of these, tasks waiting for others
 	planned   bool     // the plan is done
-	plan      *taskRow // the plan when it ended without being done
-	cost      float64  // of all tasks but finalize and extras
+	plan      *taskRow // the plan if it ended without being done
+	cost      float64  // of all tasks, excluding finalize and extras
 	doneCost  float64
 	finalizer *taskRow // the finalize task of the latest decision, nil if none
 }
@@ -33,7 +33,7 @@ type fold struct {
 // folds derives the state of documents from their tasks.
 type folds struct {
 	*handle
-	sweep struct { // where the search for forgotten documents stands
+	sweep struct { // progress of the search for forgotten documents
 		sync.Mutex
 		at    time.Time
 		state int
@@ -41,8 +41,8 @@ type folds struct {
 	}
 }
 
-// extra reports whether a task enriches a generation after it is published, so
-// that neither progress nor the end of the generation waits for it.
+// extra reports whether a task enriches a generation after it is published, so that
+// neither progress nor completion waits for it.
 func extra(kind sheaf.TaskKind) bool {
 	switch kind {
 	case sheaf.KindRaptor, sheaf.KindGraphRAG, sheaf.KindMindmap:
@@ -51,36 +51,35 @@ func extra(kind sheaf.TaskKind) bool {
 	return false
 }
 
-// notCounted lists, for SQL, the kinds that a generation is complete without.
+// notCounted lists, for SQL, the kinds that do not count towards completion.
 const notCounted = "('finalize','raptor','graphrag','mindmap')"
 
-// Fold brings documents whose tasks changed up to date: state, progress,
-// counts, and the finalize task of those that are complete. A document that
-// runs, has tasks left and was brought up to date less than apart ago is left
-// for later, and later says that there is one, or one that others hold: the end
-// of its last task matters at once, its progress to people who look. Executors
-// never write a document's state or progress: they mark it dirty, and this derives
-// both from the tasks, which is deterministic and idempotent. Those that may be
-// left for later come last.
+// Fold updates documents whose tasks changed: state, progress, counts, and the
+// finalize task of complete ones. A running document with tasks left that was
+// updated less than apart ago is deferred; later reports that there is one, or one
+// locked by others: the end of its last task matters immediately, its progress only
+// to watchers. Executors never write a document's state or progress: they mark it
+// dirty, and this derives both from the tasks, which is deterministic and
+// idempotent. Deferrable documents come last.
 func (s *folds) Fold(ctx context.Context, limit int, apart time.Duration) (n int, later bool, err error) {
 	return s.FoldShare(ctx, 0, 1, limit, apart)
 }
 
-// foldTogether is how many documents one transaction folds. measured on MariaDB:
-// with 200 a document takes a tenth of what one alone takes, and more save little.
+// foldTogether is how many documents one transaction folds. Measured on MariaDB:
+// with 200, a document takes a tenth of the time it takes alone; more saves little.
 const foldTogether = 200
 
-// mark is a document that is to be folded, as it was marked.
+// mark is a document to fold, as it was marked.
 type mark struct {
 	DocID string
 	At    int64
 	Early bool
 }
 
-// FoldShare is Fold for the documents that fall, by their ids, to one of several
-// that fold: rank of them count from 0. Where two disagree on who has which,
-// or one returns that was believed to be gone, the lock on a document decides:
-// whoever does not get it leaves the document to the other.
+// FoldShare is Fold for one of several folders' share of the documents, by id: rank
+// is in [0, of). If two disagree about their shares, or one thought dead returns,
+// the lock on a document decides: the one that does not get it leaves the document
+// to the other.
 func (s *folds) FoldShare(ctx context.Context, rank, of, limit int, apart time.Duration) (n int, later bool, err error) {
 	if err := s.sweepForgotten(ctx, limit); err != nil {
 		return 0, false, err
@@ -104,7 +103,7 @@ func (s *folds) FoldShare(ctx context.Context, rank, of, limit int, apart time.D
 	for part := range slices.Chunk(marks[:min(len(marks), limit)], foldTogether) {
 		changed, held, err := s.foldMarked(ctx, part, limit)
 		if err != nil && len(part) > 1 && ctx.Err() == nil {
-			// What one document fails for must not keep the others.
+			// One document's failure must not block the others.
 			for i := range part {
 				alone, heldToo, failed := s.foldMarked(ctx, part[i:i+1], limit)
 				changed, held = changed+alone, held || heldToo
@@ -123,15 +122,15 @@ func (s *folds) FoldShare(ctx context.Context, rank, of, limit int, apart time.D
 	return n, later, nil
 }
 
-// shareOf is to whom of several a document falls.
+// shareOf returns the share that a document falls to.
 func shareOf(documentID string, of int) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(documentID)) // never fails
 	return int(h.Sum32() % uint32(of))
 }
 
-// foldMarked folds documents in one transaction, and reports whether others hold
-// some of them, which stay marked.
+// foldMarked folds documents in one transaction, and reports whether some are locked
+// by others; these stay marked.
 func (s *folds) foldMarked(ctx context.Context, marks []mark, limit int) (changed int, held bool, err error) {
 	var waiting []string // for parents
 	err = s.tx(ctx, func(tx *gorm.DB) error {
@@ -162,8 +161,7 @@ func (s *folds) foldMarked(ctx context.Context, marks []mark, limit int) (change
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		// Last, and only the marks that were read: what happened since then is
-		// looked at next time.
+		// Last, and only the marks that were read: later changes are handled next time.
 		gone := setOf(ids)
 		conds, args := make([]string, 0, len(ids)), make([]any, 0, 2*len(ids))
 		for _, m := range marks {
@@ -177,8 +175,8 @@ func (s *folds) foldMarked(ctx context.Context, marks []mark, limit int) (change
 		return 0, false, err
 	}
 	for _, id := range waiting {
-		// A parent that died leaves its children waiting for ever; what
-		// ends them marks the document dirty again.
+		// A dead parent leaves its children waiting forever; ending them marks the
+		// document dirty again.
 		if _, err := s.settleParked(ctx, id, limit); err != nil {
 			return changed, held, err
 		}
@@ -186,11 +184,11 @@ func (s *folds) foldMarked(ctx context.Context, marks []mark, limit int) (change
 	return changed, held, nil
 }
 
-// foldColumns are what folding needs of a document.
+// foldColumns are the document columns needed for folding.
 const foldColumns = "id, tenant_id, dataset_id, name, state, progress, gen, live_gen, fin_epoch, job_id, lane, deleted_at"
 
-// foldLocked brings documents up to date whose rows the transaction has locked.
-// It reports how many that changed and which have tasks that are parked.
+// foldLocked updates documents whose rows are locked. It returns how many changed,
+// and which have parked tasks.
 func (s *folds) foldLocked(tx *gorm.DB, docs []documentRow) (changed int, parked []string, err error) {
 	docs = slices.DeleteFunc(docs, func(d documentRow) bool { return d.DeletedAt != 0 })
 	if len(docs) == 0 {
@@ -209,9 +207,9 @@ func (s *folds) foldLocked(tx *gorm.DB, docs []documentRow) (changed int, parked
 	return changed, parked, err
 }
 
-// finishDocument folds a document whose ranges may all be done, and answers its
-// finalize task if that made one. The look before costs a few seeks; the fold's
-// own statement decides.
+// finishDocument folds a document whose ranges may all be done, and returns its
+// finalize task if that made one. The check before costs a few seeks; the fold's own
+// statement decides.
 func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, error) {
 	open, err := first[int](s.write(ctx), `SELECT CASE WHEN EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id AND t.gen=d.gen
 			AND t.kind IN ('plan','parse','index','dataflow') AND t.state IN ('pending','running','parked','retry_wait','scheduled')) THEN 1 ELSE 0 END
@@ -236,8 +234,7 @@ func (s *folds) finishDocument(ctx context.Context, id string) (*sheaf.Hint, err
 	return &toHints(rows)[0], nil
 }
 
-// foldDocument brings one document up to date. It reports whether that changed
-// it.
+// foldDocument updates one document, and reports whether it changed.
 func (s *folds) foldDocument(tx *gorm.DB, id string) (bool, error) {
 	doc, err := s.lockDocument(tx, id)
 	if err != nil || doc == nil {
@@ -247,14 +244,14 @@ func (s *folds) foldDocument(tx *gorm.DB, id string) (bool, error) {
 	return n > 0, err
 }
 
-// verdict is what a fold says about its document.
+// verdict is the outcome of a fold for its document.
 type verdict struct {
 	next     sheaf.DocumentState
 	progress float64
 	failure  *sheaf.Failure
 }
 
-// judge is the document's half of the state machine.
+// judge is the document's part of the state machine.
 func judge(doc *documentRow, f *fold) (v verdict) {
 	state := sheaf.DocumentState(doc.State)
 	v = verdict{next: state, progress: doc.Progress}
@@ -267,7 +264,7 @@ func judge(doc *documentRow, f *fold) (v verdict) {
 			v.next = sheaf.DocCanceled
 		}
 	case state.Terminal():
-		// A dead task that somebody gave another try opens the generation again.
+		// A retried dead task reopens the generation.
 		if state != sheaf.DocCanceled && f.openAll > 0 {
 			v.next = sheaf.DocRunning
 		}
@@ -289,9 +286,8 @@ func judge(doc *documentRow, f *fold) (v verdict) {
 	return v
 }
 
-// applyFolds writes what the tasks say about their documents, whose rows the
-// transaction has locked, in one statement for each step, and answers how many
-// documents changed.
+// applyFolds writes the outcome for documents whose rows are locked, with one
+// statement per step, and returns how many documents changed.
 func (s *folds) applyFolds(tx *gorm.DB, docs []documentRow, read map[string]*fold) (changed int, err error) {
 	var moved, begun, complete []*documentRow
 	progress := map[string]float64{}
@@ -310,7 +306,7 @@ func (s *folds) applyFolds(tx *gorm.DB, docs []documentRow, read map[string]*fol
 			continue
 		case v.next == sheaf.DocRunning:
 			begun = append(begun, doc)
-		default: // an end, which is rare here
+		default: // a terminal state, which is rare here
 			if err := s.moveDocument(tx, doc, v.next, v.progress, v.failure); err != nil {
 				return 0, err
 			}
@@ -341,7 +337,7 @@ func (s *folds) applyFolds(tx *gorm.DB, docs []documentRow, read map[string]*fol
 	return changed + n, err
 }
 
-// newestGen is the generation of a row's document that is being made.
+// newestGen is the newest generation of a row's document.
 const newestGen = "(SELECT d.gen FROM documents d WHERE d.id=doc_id)"
 
 func idsOf(docs []*documentRow) []string {
@@ -349,7 +345,7 @@ func idsOf(docs []*documentRow) []string {
 }
 
 // progressOfEach is an expression for the progress of each of several documents.
-// Zero times the column tells the engine its type.
+// Zero times the column tells the engine the type.
 func progressOfEach(docs []*documentRow, progress map[string]float64) (set string, args []any) {
 	for _, d := range docs {
 		args = append(args, d.ID, progress[d.ID])
@@ -357,8 +353,7 @@ func progressOfEach(docs []*documentRow, progress map[string]float64) (set strin
 	return "CASE id" + strings.Repeat(" WHEN ? THEN progress*0+?", len(docs)) + " ELSE progress END", args
 }
 
-// logDocuments logs that documents, whose rows the transaction has locked, are in
-// a state that is no end.
+// logDocuments logs a non-terminal state of documents whose rows are locked.
 func (s *folds) logDocuments(tx *gorm.DB, docs []*documentRow, state sheaf.DocumentState, progress map[string]float64) error {
 	latest, err := all[struct {
 		SubjectID string
@@ -383,8 +378,7 @@ func (s *folds) logDocuments(tx *gorm.DB, docs []*documentRow, state sheaf.Docum
 	return s.insertEvents(tx, events...)
 }
 
-// moveDocument changes a document's state, of which the transaction holds the
-// lock, and that of its newest generation.
+// moveDocument changes the state of a locked document and of its newest generation.
 func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentState, progress float64, failure *sheaf.Failure) error {
 	finished := "0"
 	if next.Terminal() {
@@ -398,8 +392,8 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 	if err != nil {
 		return err
 	}
-	// What a canceled generation had finished is shown to nobody. A retry of a
-	// failed one may use the rest.
+	// A canceled generation's results are shown to no one. A retry of a failed one may
+	// use them.
 	switch next {
 	case sheaf.DocCanceled:
 		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
@@ -412,9 +406,9 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: next, Progress: progress, Failure: failure})
 }
 
-// finalize decides that all work of some generations is over and hands each to a
-// finalize task. One statement decides, so that exactly one concurrent
-// caller wins; it is tried again with each fold, so that no wake-up can be lost.
+// finalize decides that all work of some generations is over and gives each a
+// finalize task. A single statement decides, so that exactly one concurrent caller
+// wins; it is retried with every fold, so that no wake-up is lost.
 func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]float64) (won int, err error) {
 	if len(docs) == 0 {
 		return 0, nil
@@ -447,7 +441,7 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 		return 0, err
 	}
 	planOf := make(map[string]*taskRow, len(plans))
-	for i := range plans { // the first is the last here
+	for i := range plans { // the first one comes last here, and wins
 		planOf[plans[i].DocID] = &plans[i]
 	}
 	paused, err := s.pausedOf(tx, docs)
@@ -471,7 +465,7 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 	return won, s.logDocuments(tx, docs, sheaf.DocFinalizing, progress)
 }
 
-// pausedOf answers 1 for each document whose job, dataset or tenant is paused, as
+// pausedOf returns 1 for each document whose job, dataset or tenant is paused, as
 // inheritPaused does for one.
 func (s *folds) pausedOf(tx *gorm.DB, docs []*documentRow) (map[string]int, error) {
 	paused := map[string]int{}
@@ -508,7 +502,7 @@ func (s *folds) pausedOf(tx *gorm.DB, docs []*documentRow) (map[string]int, erro
 	return paused, nil
 }
 
-// readFolds sums the tasks of the documents' newest generations.
+// readFolds summarizes the tasks of the documents' newest generations.
 func (s *folds) readFolds(tx *gorm.DB, docs []documentRow) (map[string]*fold, error) {
 	folds := make(map[string]*fold, len(docs))
 	for i := range docs {
@@ -567,7 +561,7 @@ func (s *folds) readFolds(tx *gorm.DB, docs []documentRow) (map[string]*fold, er
 			working = append(working, d.ID)
 		}
 	}
-	// tasksOf reads tasks of the newest generations, the first of each document last.
+	// tasksOf reads tasks of the newest generations, each document's first one last.
 	tasksOf := func(ids []string, which string) ([]taskRow, error) {
 		if len(ids) == 0 {
 			return nil, nil
@@ -614,12 +608,11 @@ const (
 	sweepBatch = 50
 )
 
-// sweepStates are those in which a document waits for its tasks.
+// sweepStates are the states in which a document waits for its tasks.
 var sweepStates = []sheaf.DocumentState{sheaf.DocFinalizing, sheaf.DocCanceling, sheaf.DocRunning, sheaf.DocQueued, sheaf.DocUnstarted}
 
-// sweepForgotten marks documents dirty that wait for their tasks, a few at a
-// time and round and round: should ever a mark be missing, this is what finds
-// it.
+// sweepForgotten marks documents waiting for their tasks as dirty, a few at a time
+// in rotation, in case a mark was ever lost.
 func (s *folds) sweepForgotten(ctx context.Context, limit int) error {
 	s.sweep.Lock()
 	defer s.sweep.Unlock()
@@ -647,8 +640,8 @@ func (s *folds) sweepForgotten(ctx context.Context, limit int) error {
 }
 
 // WakeParked makes parked tasks pending whose parents are all done. It is the
-// backstop of the wake that the completion of the last parent makes. A task
-// whose parent ended without being done will never run: it ends too.
+// backstop for the wake-up on completion of the last parent. A task with a parent
+// that ended without being done will never run: it ends too.
 func (s *folds) WakeParked(ctx context.Context, limit int) (int, error) {
 	return s.settleParked(ctx, "", limit)
 }
@@ -661,7 +654,7 @@ func (s *folds) settleParked(ctx context.Context, documentID string, limit int) 
 	}
 	parked, err := all[struct {
 		ID, DocID    string
-		Failed, Dead int // parents that ended without being done, and of them those that were given up
+		Failed, Dead int // parents that ended without being done, and the dead ones among them
 	}](s.write(ctx), `SELECT * FROM (SELECT t.id, t.doc_id,
 			SUM(CASE WHEN p.state IN ('dead','canceled','superseded') THEN 1 ELSE 0 END) AS failed,
 			SUM(CASE WHEN p.state='dead' THEN 1 ELSE 0 END) AS dead,
@@ -678,7 +671,8 @@ func (s *folds) settleParked(ctx context.Context, documentID string, limit int) 
 		err := s.tx(ctx, func(tx *gorm.DB) error {
 			took = false
 			if t.Failed == 0 {
-				// Parents that are done stay done, so nothing can change between the look and this.
+				// Done parents stay done, so nothing can change between the query and
+				// this.
 				row, err := s.updateTask(tx, t.ID, "state='pending', unmet=0, run_at=@now, enqueued_at=0", "state='parked'")
 				if err != nil || row == nil {
 					return err
@@ -712,8 +706,8 @@ func (s *folds) settleParked(ctx context.Context, documentID string, limit int) 
 	return n, nil
 }
 
-// progressOf is the share of a running task that its latest progress event
-// claims, 0 to 1.
+// progressOf is the share of a running task completed according to its latest
+// progress event, 0 to 1.
 func progressOf(detail string) float64 {
 	var p sheaf.Progress
 	if json.Unmarshal([]byte(detail), &p) != nil || p.Total <= 0 {

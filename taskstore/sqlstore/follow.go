@@ -8,19 +8,19 @@ import (
 	"sheaf/taskstore"
 )
 
-// notDeleted leaves out the events of documents that are deleted.
+// notDeleted excludes the events of deleted documents.
 const notDeleted = "NOT EXISTS (SELECT 1 FROM documents d WHERE d.id=e.doc_id AND d.deleted_at<>0)"
 
-// young is the condition of an event x in front of which others may still
-// appear. One that is as far ahead was written before the clock went back.
+// young is the condition that other events may still appear before an event x. An
+// event further ahead was written before the clock went back.
 func (s *events) young(x string) string {
 	lag := s.eventLag.Milliseconds()
 	return s.sql(fmt.Sprintf("%s.at>@now-%d AND %s.at<@now+%d", x, lag, x, max(lag, clockStep.Milliseconds())))
 }
 
-// FollowEvents implements watch.Log. As Events it ends before the first event
-// that is younger than the lag, but the database finds that, since the same
-// young ones would be read again and again.
+// FollowEvents implements watch.Log. Like Events it stops before the first event
+// younger than the lag, but in the database, because otherwise the same young events
+// would be read repeatedly.
 func (s *events) FollowEvents(ctx context.Context, after int64, limit int) ([]sheaf.Event, error) {
 	q, args := "SELECT e.* FROM events e WHERE e.seq>?", []any{after}
 	if s.eventLag > 0 {
@@ -38,8 +38,8 @@ func (s *events) FollowEvents(ctx context.Context, after int64, limit int) ([]sh
 	return out, nil
 }
 
-// FollowFrom implements watch.Log: what is twice as old as the lag has nothing
-// in front of it that could still appear.
+// FollowFrom implements watch.Log: no event can still appear before one twice as old
+// as the lag.
 func (s *events) FollowFrom(ctx context.Context) (int64, error) {
 	q := "SELECT seq FROM events e"
 	if s.eventLag > 0 {
@@ -59,7 +59,7 @@ func (s *events) Touched(ctx context.Context, after int64, limit int) ([]tasksto
 	return of, newest, translate(err)
 }
 
-// LastEventOf is the number of the newest event that f selects, 0 where there is
+// LastEventOf returns the number of the newest event selected by f, 0 if there is
 // none. Events may not show it yet.
 func (s *events) LastEventOf(ctx context.Context, tenantID string, f taskstore.EventFilter) (int64, error) {
 	w := eventsOf(tenantID, f)

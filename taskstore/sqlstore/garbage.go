@@ -10,9 +10,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// Garbage lists what may be removed from index and blob store now. A range that
-// a live or the newest generation lists is never among it, whatever put it
-// there.
+// Garbage lists what may be removed from index and blob store now. A range listed by
+// a live or the newest generation is never included, however it got there.
 func (s *garbage) Garbage(ctx context.Context, limit int) ([]taskstore.Garbage, error) {
 	rows, err := all[garbageRow](s.read(ctx), s.sql(`SELECT g.* FROM garbage g WHERE g.not_before<=@now AND (g.range_id='' OR NOT EXISTS (
 			SELECT 1 FROM tasks t JOIN documents d ON d.id=t.doc_id
@@ -21,24 +20,24 @@ func (s *garbage) Garbage(ctx context.Context, limit int) ([]taskstore.Garbage, 
 	return mapped(rows, garbageRow.toDomain), err
 }
 
-// GarbageDone forgets entries that have been removed.
+// GarbageDone drops entries that have been removed.
 func (s *garbage) GarbageDone(ctx context.Context, ids []int64) error {
 	_, err := execByIDs(s.write(ctx), ids, "DELETE FROM garbage WHERE id IN ?")
 	return err
 }
 
-// Cleanup removes events, terminal tasks of superseded generations, dead
-// workers, idempotency records and messages to webhooks older than retention.
-// Documents that were deleted that long ago, and of which the collector has
-// left nothing, go with their tasks. Jobs go, with the versions they made, when
-// none of these is the newest or the live one of its document, none has tasks left,
-// and they are older than retention by Config.KeepHistory: on top of it, since it is
-// longer where the clock jumped ahead.
+// Cleanup removes events, terminal tasks of superseded generations, dead workers,
+// idempotency records and webhook messages older than retention. Documents deleted
+// that long ago, and fully collected, are removed with their tasks. Jobs are
+// removed, with the versions they made, when none of these is the newest or live one
+// of its document, none has tasks left, and they are older than retention plus
+// Config.KeepHistory: on top of it, because retention is extended when the clock
+// jumped ahead.
 func (s *garbage) Cleanup(ctx context.Context, retention time.Duration, limit int, dryRun bool) (taskstore.CleanupReport, error) {
 	var report taskstore.CleanupReport
 	db, old := s.write(ctx), fmt.Sprintf("@now-%d", retention.Milliseconds())
-	// Events and messages are in order of time but for a few seconds, so that the
-	// oldest are the first: no index over the time is needed.
+	// Events and messages are in time order within a few seconds, so the oldest are the
+	// first: no index on time is needed.
 	var err error
 	if report.Events, err = remove[int64](db, dryRun, "DELETE FROM events WHERE seq IN ?",
 		s.sql("SELECT seq FROM (SELECT seq, at FROM events ORDER BY seq LIMIT ?) x WHERE at<"+old), limit); err != nil {
@@ -76,7 +75,8 @@ func (s *garbage) Cleanup(ctx context.Context, retention time.Duration, limit in
 	return report, s.cleanupDocuments(ctx, old, limit)
 }
 
-// remove deletes, unless it is a dry run, what a query finds, and counts it.
+// remove deletes the rows that a query finds, unless it is a dry run, and counts
+// them.
 func remove[K any](db *gorm.DB, dryRun bool, deletion, query string, args ...any) (int, error) {
 	found, err := all[K](db, query, args...)
 	if err == nil && !dryRun {
@@ -86,14 +86,14 @@ func remove[K any](db *gorm.DB, dryRun bool, deletion, query string, args ...any
 }
 
 const (
-	cleanupKey  = "cleanup_after" // in queue_meta: the document at which the search for old tasks goes on
-	cleanupEach = 5000            // documents that one statement of it looks at
+	cleanupKey  = "cleanup_after" // queue_meta key of the document where the search for old tasks resumes
+	cleanupEach = 5000            // documents that one of its statements examines
 )
 
-// cleanupTasks removes terminal tasks of generations that are neither the
-// newest nor live. Ranges that only they list go to the collector. It looks at
-// the documents in turn and goes on where it stopped: each time from the first
-// one, a store of millions would be read once for every thousand tasks.
+// cleanupTasks removes terminal tasks of generations that are neither the newest nor
+// live. Ranges that only they list go to the collector. It examines documents in
+// turn and resumes where it stopped: starting over each time, a store of millions
+// would be read once per thousand tasks.
 func (s *garbage) cleanupTasks(ctx context.Context, old string, limit int, dryRun bool) (n int, err error) {
 	after := ""
 	if !dryRun {
@@ -111,7 +111,7 @@ func (s *garbage) cleanupTasks(ctx context.Context, old string, limit int, dryRu
 		if err != nil || n >= limit {
 			return n, err // the slice may have more
 		}
-		after = value(upto) // "" after the last one: the next search begins anew
+		after = value(upto) // "" after the last one: the next search starts over
 		if !dryRun {
 			if err := s.SetMeta(ctx, cleanupKey, after); err != nil {
 				return n, err
@@ -123,8 +123,8 @@ func (s *garbage) cleanupTasks(ctx context.Context, old string, limit int, dryRu
 	}
 }
 
-// cleanupSlice does so for the documents after one and up to another, nil for the
-// last there is.
+// cleanupSlice does this for the documents in (after, upto], or all after it if upto
+// is nil.
 func (s *garbage) cleanupSlice(ctx context.Context, old, after string, upto *string, limit int, dryRun bool) (int, error) {
 	within, args := "g.doc_id>?", []any{after}
 	if upto != nil {
@@ -166,13 +166,13 @@ func (s *garbage) cleanupSlice(ctx context.Context, old, after string, upto *str
 }
 
 const (
-	jobsCleanupKey = "cleanup_jobs_after" // in queue_meta: the job behind which the search for old ones goes on
-	jobsEach       = 500                  // jobs that one statement of it looks at
-	jobsSlices     = 20                   // statements of one call
+	jobsCleanupKey = "cleanup_jobs_after" // queue_meta key of the job after which the search for old ones resumes
+	jobsEach       = 500                  // jobs that one of its statements examines
+	jobsSlices     = 20                   // maximum statements per call
 )
 
-// cleanupJobs removes jobs that nothing is left of. Like cleanupTasks it looks at
-// them in turn, and goes on where it stopped: ids are in order of time.
+// cleanupJobs removes jobs of which nothing is left. Like cleanupTasks it examines
+// them in turn and resumes where it stopped: ids are in time order.
 func (s *garbage) cleanupJobs(ctx context.Context, age time.Duration, limit int, dryRun bool) (n int, err error) {
 	after, err := s.Meta(ctx, jobsCleanupKey)
 	if dryRun {
@@ -186,7 +186,7 @@ func (s *garbage) cleanupJobs(ctx context.Context, age time.Duration, limit int,
 		if err != nil {
 			return n, err
 		}
-		after = "" // behind the last old one the search begins anew
+		after = "" // after the last old one the search starts over
 		if len(ids) == jobsEach {
 			after = ids[len(ids)-1]
 		}

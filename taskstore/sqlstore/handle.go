@@ -13,53 +13,52 @@ import (
 	"gorm.io/gorm"
 )
 
-// handle is the database that all roles share: its connections, its dialect,
-// its clock, and what several roles write.
+// handle is the database shared by all roles: its connections, dialect and clock,
+// and writes that several roles need.
 type handle struct {
-	w, r         *gorm.DB // the same pool but on SQLite, which has one writer and several readers
-	scripts      *sql.DB  // a pool that takes many statements at once, nil where the engine does not
+	w, r         *gorm.DB // the same pool except on SQLite, which has one writer and several readers
+	scripts      *sql.DB  // a pool for multi-statement execution, nil where unsupported
 	d            dialect
 	eventLag     time.Duration
 	grace        time.Duration
 	keepVersions time.Duration
-	keepHistory  time.Duration // of jobs and versions that nothing is left of; 0 for ever
+	keepHistory  time.Duration // for jobs and versions of which nothing is left; 0 means forever
 	sampleAge    time.Duration
-	offset       atomic.Int64           // milliseconds added to the database's clock, by tests
-	purgeLater   atomic.Bool            // deletions leave all purging to the keeper, in tests
+	offset       atomic.Int64           // milliseconds added to the database's clock, for tests
+	purgeLater   atomic.Bool            // leave all purging to the keeper, for tests
 	vault        vault                  // set by Unlock
-	damage       atomic.Pointer[string] // what a damaged SQLite file was met with; nil for a sound one
+	damage       atomic.Pointer[string] // the error found in a damaged SQLite file; nil for a sound one
 	fuse         func() error           // set by BreakBefore
 }
 
-// zombieDelay is when a deleted document is collected once more: a worker
-// that missed the deletion has lost its lease by then. 3 minutes with the
-// default grace.
+// zombieDelay is the delay before a deleted document is collected again: by then a
+// worker that missed the deletion has lost its lease. 3 minutes with the default
+// grace.
 func (s *handle) zombieDelay() time.Duration { return s.grace * 3 / 2 }
 
-// after is an expression for the time that long from now.
+// after is an SQL expression for the time that long from now.
 func (s *handle) after(d time.Duration) raw {
 	return raw(fmt.Sprintf("%s+%d", s.now(), d.Milliseconds()))
 }
 
-// on is a session of gorm on a connection.
+// on returns a gorm session on a connection.
 func (s *handle) on(ctx context.Context, conn *sql.Conn) *gorm.DB {
 	tx := s.w.Session(&gorm.Session{NewDB: true, Context: ctx})
 	tx.Statement.ConnPool = conn
 	return tx
 }
 
-// AdvanceClock moves the store's idea of the database clock ahead. It is for
-// tests, which cannot wait for leases to run out.
+// AdvanceClock moves the store's view of the database clock ahead, for tests, which
+// cannot wait for leases to expire.
 func (s *handle) AdvanceClock(d time.Duration) { s.offset.Add(d.Milliseconds()) }
 
-// PurgeNothingNow makes deletions end as if their process died right behind
-// their transaction. It is for tests.
+// PurgeNothingNow makes deletions end as if the process died right after the
+// transaction, for tests.
 func (s *handle) PurgeNothingNow() { s.purgeLater.Store(true) }
 
-// BreakBefore has each statement, and each end of a transaction that is sent
-// with others, fail with what f answers where that is not nil. It is for tests,
-// which let a process die between two statements, and is called before the store
-// is used.
+// BreakBefore makes each statement, and each end of a transaction that is sent with
+// others, fail with the error of f if it is not nil. It is for tests that simulate a
+// process dying between two statements, and is called before the store is used.
 func (s *handle) BreakBefore(f func() error) error {
 	s.fuse = f
 	look := func(tx *gorm.DB) {
@@ -78,7 +77,7 @@ func (s *handle) BreakBefore(f func() error) error {
 	return errors.Join(errs...)
 }
 
-// burn asks the fuse before what is sent beside gorm.
+// burn checks the fuse before statements sent outside gorm.
 func (s *handle) burn() error {
 	if s.fuse == nil {
 		return nil
@@ -94,16 +93,15 @@ func (s *handle) read(ctx context.Context) *gorm.DB { return s.r.WithContext(ctx
 
 const txAttempts = 5
 
-// tx runs fn in a transaction, again when the engine chose it as the victim of
-// a deadlock or could not get a lock; fn must therefore set what it returns
-// anew each time. Locks are taken in the order documents, tasks, task_deps,
-// child tasks, events, doc_dirty; a task's own row may be first where the
-// document is not locked at all.
+// tx runs fn in a transaction, and again when the engine made it a deadlock victim
+// or could not get a lock; so fn must reset its results each time. Locks are taken
+// in the order documents, tasks, task_deps, child tasks, events, doc_dirty; a task's
+// own row may come first if the document is not locked at all.
 func (s *handle) tx(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return again(ctx, func() error { return s.write(ctx).Transaction(fn) })
 }
 
-// again runs a transaction until it is not the engine's locks that it fails for.
+// again runs a transaction until it succeeds or fails for a reason other than locks.
 func again(ctx context.Context, transaction func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := transaction()
@@ -122,8 +120,8 @@ func again(ctx context.Context, transaction func() error) error {
 	}
 }
 
-// now is the SQL expression of the database's clock in milliseconds. It is
-// stable within a statement, so that indexes can be used against it.
+// now is the SQL expression for the database's clock in milliseconds. It is stable
+// within a statement, so that indexes can be used.
 func (s *handle) now() string {
 	if o := s.offset.Load(); o != 0 {
 		return fmt.Sprintf("(%s+%d)", s.d.now, o)
@@ -131,7 +129,7 @@ func (s *handle) now() string {
 	return s.d.now
 }
 
-// sql fills the clock in for @now.
+// sql replaces @now by the clock expression.
 func (s *handle) sql(q string) string { return strings.ReplaceAll(q, "@now", s.now()) }
 
 // again seals a column's text with the current key.
@@ -151,7 +149,7 @@ func (v vault) again(c secretColumn, tenantID, id, text string) (sealed string, 
 	return sealed, err
 }
 
-// clockTime is the database's clock, in milliseconds.
+// clockTime returns the database's clock, in milliseconds.
 func (s *handle) clockTime(db *gorm.DB) (int64, error) {
 	now, err := one[int64](db, "clock", s.d.name, "SELECT "+s.now())
 	return value(now), err

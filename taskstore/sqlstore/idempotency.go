@@ -11,13 +11,13 @@ import (
 	"sheaf/taskstore"
 )
 
-// keyLife is how long an idempotency key is remembered.
+// keyLife is how long an idempotency key is kept.
 const keyLife = 24 * time.Hour
 
-// Idempotent gives a try the key for the length of the lease, or says what
-// became of an earlier one. A key whose holder neither ended nor renewed it in
-// time is given to the next try. ErrConflict when the key was used with another
-// request hash. Keys are remembered for a day.
+// Idempotent gives a try the key for the length of the lease, or returns the state
+// of an earlier try. A key whose holder neither finished nor renewed it in time goes
+// to the next try. ErrConflict when the key was used with another request hash. Keys
+// are kept for a day.
 func (s *idempotency) Idempotent(ctx context.Context, r taskstore.KeyedRequest, lease time.Duration) (taskstore.KeyedState, error) {
 	var state taskstore.KeyedState
 	if err := checkTexts("the idempotency key", r.Key, 128, "the request's hash", r.Hash, 128, "its former hash", r.Former, 128, "the holder", r.Holder, 64); err != nil {
@@ -27,7 +27,7 @@ func (s *idempotency) Idempotent(ctx context.Context, r taskstore.KeyedRequest, 
 		state = taskstore.KeyedState{}
 		var c script
 		c.add(s.sql("DELETE FROM idempotency WHERE tenant_id=? AND k=? AND created_at<@now-?"), r.TenantID, r.Key, keyLife.Milliseconds())
-		// An existing row stays as it is. The insert waits for another that writes it.
+		// An existing row is unchanged. The insert waits for a concurrent writer of it.
 		c.insert("idempotency", []string{"tenant_id", "k", "request_hash", "created_at", "holder", "lease_until"},
 			[][]any{{r.TenantID, r.Key, r.Hash, raw(s.now()), r.Holder, s.after(lease)}}, s.d.noop("k"))
 		c.add(s.sql("UPDATE idempotency SET holder=?, lease_until=@now+? WHERE tenant_id=? AND k=? AND request_hash IN (?,?) AND answer='' AND lease_until<=@now"),
@@ -54,7 +54,7 @@ func (s *idempotency) Idempotent(ctx context.Context, r taskstore.KeyedRequest, 
 	return state, err
 }
 
-// changeHeld changes a key that this try holds.
+// changeHeld updates a key that this try holds.
 func (s *idempotency) changeHeld(ctx context.Context, r taskstore.KeyedRequest, set string, args ...any) error {
 	n, err := exec(s.write(ctx), s.sql("UPDATE idempotency SET "+set+" WHERE tenant_id=? AND k=? AND holder=? AND answer=''"),
 		append(args, r.TenantID, r.Key, r.Holder)...)
@@ -64,9 +64,9 @@ func (s *idempotency) changeHeld(ctx context.Context, r taskstore.KeyedRequest, 
 	return err
 }
 
-// ReadIdempotent notes the digest of the whole body that a try has read, before
-// it makes anything of it. ErrConflict when an earlier try of the key read
-// another body, ErrStale when another try has the key.
+// ReadIdempotent records the digest of the whole body that a try has read, before
+// the try acts on it. ErrConflict when an earlier try with the key read another
+// body, ErrStale when another try holds the key.
 func (s *idempotency) ReadIdempotent(ctx context.Context, r taskstore.KeyedRequest, body string) error {
 	if err := checkText("the body's digest", body, 128); err != nil {
 		return err
@@ -87,13 +87,13 @@ func (s *idempotency) ReadIdempotent(ctx context.Context, r taskstore.KeyedReque
 	})
 }
 
-// RenewIdempotent extends the lease; ErrStale when another try has the key.
+// RenewIdempotent extends the lease; ErrStale when another try holds the key.
 func (s *idempotency) RenewIdempotent(ctx context.Context, r taskstore.KeyedRequest, lease time.Duration) error {
 	return s.changeHeld(ctx, r, "lease_until=@now+?", lease.Milliseconds())
 }
 
-// FinishIdempotent keeps the answer for every later try; ErrStale when another
-// try has the key. The answer is text.
+// FinishIdempotent stores the answer for every later try; ErrStale when another try
+// holds the key. The answer is text.
 func (s *idempotency) FinishIdempotent(ctx context.Context, r taskstore.KeyedRequest, answer []byte) error {
 	if len(answer) == 0 || len(answer) > 8<<20 {
 		return fmt.Errorf("%w: an answer to be repeated has 1 byte to 8 MB, this one %d bytes", sheaf.ErrInvalid, len(answer))
@@ -104,8 +104,8 @@ func (s *idempotency) FinishIdempotent(ctx context.Context, r taskstore.KeyedReq
 	return s.changeHeld(ctx, r, "answer=?", s.vault.seal(string(answer), secretContext("answer", r.TenantID, r.Key)))
 }
 
-// LeaveIdempotent ends a try of which nobody knows for certain what it did. The
-// next one has the key at once and finishes the work.
+// LeaveIdempotent ends a try with an unknown outcome. The next try gets the key
+// immediately and finishes the work.
 func (s *idempotency) LeaveIdempotent(ctx context.Context, r taskstore.KeyedRequest) error {
 	return s.changeHeld(ctx, r, "lease_until=0")
 }

@@ -16,23 +16,23 @@ const (
 	auditKey = "audit"
 )
 
-// IndexState reads what is stored of the search index; version 0 says nothing is.
+// IndexState returns the stored state of the search index; version 0 means none.
 func (s *handle) IndexState(ctx context.Context) (value string, version int64, err error) {
 	return s.versioned(ctx, indexKey)
 }
 
-// SwapIndexState stores a value in place of the version that was read, and
-// reports whether that was still the newest.
+// SwapIndexState replaces the version that was read, and reports whether that was
+// still the newest.
 func (s *handle) SwapIndexState(ctx context.Context, version int64, value string) (bool, error) {
 	return s.swap(ctx, indexKey, version, value)
 }
 
-// AuditState reads how far the audit is; version 0 says that there was none.
+// AuditState returns the audit's progress; version 0 means there was none.
 func (s *handle) AuditState(ctx context.Context) (value string, version int64, err error) {
 	return s.versioned(ctx, auditKey)
 }
 
-// SwapAuditState is SwapIndexState of the audit.
+// SwapAuditState is SwapIndexState for the audit.
 func (s *handle) SwapAuditState(ctx context.Context, version int64, value string) (bool, error) {
 	return s.swap(ctx, auditKey, version, value)
 }
@@ -58,30 +58,30 @@ func (s *handle) swap(ctx context.Context, key string, version int64, value stri
 	return n == 1, err
 }
 
-// liveResults are the stored results that search may show.
+// liveResults selects the stored results that search may show.
 const liveResults = ` FROM tasks t JOIN documents d ON d.id=t.doc_id AND d.live_gen=t.gen
 	WHERE t.state='done' AND t.range_id<>'' AND t.chunk_count>0 AND d.deleted_at=0`
 
-// editCursor begins the cursors of edited chunks, which follow those of tasks.
+// editCursor is the cursor prefix of edited chunks, which follow tasks.
 const editCursor = "edit/"
 
-// liveEdits are the edited chunks that search may show, each a range of its own.
+// liveEdits selects the edited chunks that search may show, each a range of its own.
 const liveEdits = ` FROM chunk_edits e JOIN documents d ON d.id=e.doc_id AND d.live_gen=e.gen WHERE e.range_id > ? AND d.deleted_at=0`
 
-// runCursor begins the cursors of what runs left, which follow those of edits.
+// runCursor is the cursor prefix of runs' results, which follow edits.
 const runCursor = "run/"
 
-// liveRuns are the results of runs that search may show.
+// liveRuns selects the results of runs that search may show.
 const liveRuns = ` FROM run_results r JOIN documents d ON d.id=r.doc_id WHERE r.range_id > ? AND r.chunk_count>0` + visibleRun
 
-// LiveResults returns the next results of a tenant, "" for all tenants, that search
-// may show, with what their entries in an index need, in the order of their cursors.
+// LiveResults returns, in cursor order, the next results of a tenant ("" for all)
+// that search may show, with the data for their index entries.
 func (s *inventory) LiveResults(ctx context.Context, tenantID, after string, limit int) ([]taskstore.LiveResult, error) {
 	where, args := ofTenant(tenantID)
 	return s.liveResults(ctx, where, args, after, limit)
 }
 
-// ofTenant is the condition on documents of a tenant, "" for all.
+// ofTenant is the condition on a tenant's documents, "" for all.
 func ofTenant(tenantID string) (where string, args []any) {
 	if tenantID == "" {
 		return "", nil
@@ -89,16 +89,16 @@ func ofTenant(tenantID string) (where string, args []any) {
 	return " AND d.tenant_id=?", []any{tenantID}
 }
 
-// DatasetResults is LiveResults of one dataset.
+// DatasetResults is LiveResults for one dataset.
 func (s *inventory) DatasetResults(ctx context.Context, tenantID, datasetID, after string, limit int) ([]taskstore.LiveResult, error) {
 	return s.liveResults(ctx, " AND d.tenant_id=? AND d.dataset_id=?", []any{tenantID, datasetID}, after, limit)
 }
 
-// DatasetStamp is another one after each change of what DatasetResults, Visible of
-// its ranges, and SplitNames say of a dataset; at times also without one. A version
-// that is published raises the sum of versions, a new document is the greatest, a
-// deleted one is counted no more, edits count theirs, what runs left is of other
-// ranges, times and sizes, and a split that is added is the last.
+// DatasetStamp changes with every change to what DatasetResults, Visible of its
+// ranges, and SplitNames return for a dataset, and sometimes without one. Publishing
+// a version raises the sum of versions, a new document is the greatest, a deleted
+// one is no longer counted, edits have their own counts, results of runs differ in
+// ranges, times and sizes, and an added split is the last.
 func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string) (string, error) {
 	row, err := first[struct {
 		Docs, Live, Changed     int64
@@ -129,7 +129,7 @@ func (s *inventory) DatasetStamp(ctx context.Context, tenantID, datasetID string
 	return fmt.Sprint(*row, *runs, *splits), err
 }
 
-// liveResults lists those whose documents a condition holds for.
+// liveResults lists the results whose documents meet a condition.
 func (s *inventory) liveResults(ctx context.Context, where string, args []any, after string, limit int) ([]taskstore.LiveResult, error) {
 	type row struct {
 		ID, TenantID, DatasetID, DocID, Name, MediaType, RangeID, ArtifactKey string
@@ -191,14 +191,14 @@ func (s *inventory) liveRuns(ctx context.Context, where string, args []any, afte
 	return out, err
 }
 
-// TenantsWith lists the tenants whose live documents have so many chunks at least,
-// the largest first.
+// TenantsWith lists the tenants whose live documents have at least that many chunks,
+// largest first.
 func (s *inventory) TenantsWith(ctx context.Context, chunks int64, limit int) ([]taskstore.TenantChunks, error) {
 	return all[taskstore.TenantChunks](s.read(ctx), `SELECT tenant_id, SUM(chunk_count) AS chunks FROM documents WHERE deleted_at=0 AND live_gen>0
 		GROUP BY tenant_id HAVING SUM(chunk_count)>=? ORDER BY 2 DESC, tenant_id LIMIT ?`, chunks, limit)
 }
 
-// LiveTotals adds up what LiveResults returns.
+// LiveTotals sums what LiveResults returns.
 func (s *inventory) LiveTotals(ctx context.Context, tenantID string) (taskstore.LiveTotals, error) {
 	where, args := ofTenant(tenantID)
 	row, err := first[taskstore.LiveTotals](s.read(ctx), `SELECT COUNT(*) AS results, COALESCE(SUM(t.chunk_count), 0) AS chunks, COALESCE(SUM(t.token_count), 0) AS tokens`+liveResults+where, args...)

@@ -11,11 +11,11 @@ import (
 	"sheaf/taskstore"
 )
 
-// inventoryBatch is how many rows one page of a walk over a table reads.
+// inventoryBatch is how many rows one page of a table walk reads.
 const inventoryBatch = 1000
 
-// walk reads a query page by page. The query has a condition "… > ?" on the last
-// row's cursor, the conditions of args, an ORDER BY of the cursor and a LIMIT.
+// walk reads a query page by page. The query must have a condition "… > ?" on the
+// last row's cursor, the conditions of args, an ORDER BY on the cursor and a LIMIT.
 func walk[R any](db *gorm.DB, query string, cursor func(R) any, start any, each func(R) error, args ...any) error {
 	for at := start; ; {
 		rows, err := all[R](db, query, append(append([]any{at}, args...), inventoryBatch)...)
@@ -34,19 +34,18 @@ func walk[R any](db *gorm.DB, query string, cursor func(R) any, start any, each 
 	}
 }
 
-// TenantIDs lists the tenants that follow one, in the order of their ids.
+// TenantIDs lists the tenants after one, ordered by id.
 func (s *inventory) TenantIDs(ctx context.Context, after string, limit int) ([]string, error) {
 	return all[string](s.read(ctx), "SELECT id FROM tenants WHERE id > ? ORDER BY id LIMIT ?", after, limit)
 }
 
-// KnownTenants answers which of the tenants there are.
+// KnownTenants reports which of the tenants exist.
 func (s *inventory) KnownTenants(ctx context.Context, ids []string) (map[string]bool, error) {
 	known, err := byIDs[string](s.read(ctx), ids, "SELECT id FROM tenants WHERE id IN ?")
 	return setOf(known), err
 }
 
-// TenantDocuments lists a tenant's documents that are not deleted and follow one,
-// in the order of their ids.
+// TenantDocuments lists a tenant's undeleted documents after one, ordered by id.
 func (s *inventory) TenantDocuments(ctx context.Context, tenantID, after string, limit int) ([]taskstore.InventoryDocument, error) {
 	rows, err := all[struct {
 		ID, TenantID, DatasetID, Name, MediaType, BlobKey string
@@ -61,9 +60,9 @@ func (s *inventory) TenantDocuments(ctx context.Context, tenantID, after string,
 	return out, err
 }
 
-// ResultsOf lists every range result of documents that a task that is done, an
-// edited chunk or a run names, whatever its generation. A result that several
-// tasks name is listed for each.
+// ResultsOf lists every range result of documents that a done task, an edited chunk
+// or a run references, in any generation. A result referenced by several tasks is
+// listed for each.
 func (s *inventory) ResultsOf(ctx context.Context, documentIDs []string) ([]taskstore.InventoryRange, error) {
 	type row struct {
 		TenantID, DocID, RangeID, ArtifactKey      string
@@ -99,20 +98,21 @@ func (s *inventory) ResultsOf(ctx context.Context, documentIDs []string) ([]task
 	return out, nil
 }
 
-// MemberKeys lists the blobs of what archives hold, which lie with the archives.
+// MemberKeys lists the blobs of archives' members, which are stored with the
+// archives.
 func (s *inventory) MemberKeys(ctx context.Context, archiveIDs []string) ([]string, error) {
 	return byIDs[string](s.read(ctx), archiveIDs, "SELECT blob_key FROM documents WHERE parent_id IN ? AND deleted_at=0")
 }
 
-// References says of range results and documents what names them now, what may be
-// making them, and what waits for the collector. A result is looked for wherever
-// it is named; what is being made or collected belongs to one of the documents.
+// References reports which range results and documents are referenced now, may be
+// being made, or await the collector. A result is looked up wherever it is
+// referenced; what is being made or collected must belong to one of the documents.
 func (s *inventory) References(ctx context.Context, rangeIDs, documentIDs []string) (*taskstore.References, error) {
 	rangeIDs, documentIDs = sortedUnique(rangeIDs), sortedUnique(documentIDs)
 	db := s.read(ctx)
 	out := &taskstore.References{Ranges: map[string]bool{}, Documents: map[string]bool{}, Dying: map[string]bool{}, Keys: map[string]bool{}}
-	// In the order in which a result goes from one to the next, so that none is
-	// missed on its way: reserved by the collector, being made, named, collected.
+	// In the order in which a result moves, so that none is missed on its way: reserved
+	// with the collector, being made, referenced, collected.
 	garbage, err := byIDs[garbageRow](db, documentIDs, "SELECT * FROM garbage WHERE doc_id IN ?")
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (s *inventory) References(ctx context.Context, rangeIDs, documentIDs []stri
 	return out, nil
 }
 
-// KnownUploads answers which uploads are on their way in, or out.
+// KnownUploads reports which uploads are in progress or being removed.
 func (s *inventory) KnownUploads(ctx context.Context, tenantID string, uploadIDs []string) (map[string]bool, error) {
 	ids, err := byIDs[string](s.read(ctx), uploadIDs, "SELECT id FROM uploads WHERE id IN ? AND tenant_id=?", tenantID)
 	if err != nil {
@@ -184,13 +184,12 @@ func (s *inventory) KnownUploads(ctx context.Context, tenantID string, uploadIDs
 	return known, err
 }
 
-// liveSums are the counters of documents as their live tasks have them.
+// liveSums computes documents' counters from their live tasks.
 const liveSums = `SELECT d.id, d.tenant_id, d.chunk_count AS has, COALESCE(SUM(t.chunk_count), 0) AS want, COALESCE(SUM(t.token_count), 0) AS tokens
 	FROM documents d LEFT JOIN tasks t ON t.doc_id=d.id AND t.gen=d.live_gen AND t.state='done' AND t.range_id<>''
 	WHERE d.deleted_at=0 AND d.live_gen>0`
 
-// Drift lists those of the documents whose counters are not what their live tasks
-// sum to.
+// Drift lists the documents whose counters differ from the sums of their live tasks.
 func (s *inventory) Drift(ctx context.Context, documentIDs []string) ([]taskstore.CounterDrift, error) {
 	rows, err := byIDs[struct {
 		ID, TenantID string
@@ -204,7 +203,7 @@ func (s *inventory) Drift(ctx context.Context, documentIDs []string) ([]taskstor
 	}), err
 }
 
-// FixDrift sets the counters of a document to what its live tasks sum to.
+// FixDrift sets a document's counters to the sums of its live tasks.
 func (s *inventory) FixDrift(ctx context.Context, documentID string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocument(tx, documentID)
@@ -219,9 +218,8 @@ func (s *inventory) FixDrift(ctx context.Context, documentID string) error {
 	})
 }
 
-// Stalled counts what should not be: running tasks whose lease ended more than
-// a minute ago, and due pending tasks that no queue was told of for more than
-// ten.
+// Stalled counts anomalies: running tasks whose lease expired more than a minute
+// ago, and due pending tasks that no queue was told of for more than ten.
 func (s *inventory) Stalled(ctx context.Context) (deadLeases, unhinted int, err error) {
 	count := func(into *int, query string, ago time.Duration) {
 		if err == nil {
@@ -233,7 +231,7 @@ func (s *inventory) Stalled(ctx context.Context) (deadLeases, unhinted int, err 
 	return deadLeases, unhinted, err
 }
 
-// Open answers which of the tasks exist and have not ended.
+// Open reports which of the tasks exist and have not ended.
 func (s *inventory) Open(ctx context.Context, taskIDs []string) (map[string]bool, error) {
 	ids, err := byIDs[string](s.read(ctx), taskIDs, "SELECT id FROM tasks WHERE id IN ? AND "+isOpen)
 	return setOf(ids), err

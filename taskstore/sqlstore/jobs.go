@@ -15,9 +15,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// Job reads a job with its documents, stages, statistics, usage and receipt
-// summed; Queue is left nil. All is summed by the database: a job may have ten
-// thousand documents, and is read each second by those who watch it.
+// Job returns a job with the sums of its documents, stages, statistics, usage and
+// receipt; Queue is nil. The database does the summing: a job may have ten thousand
+// documents, and watchers read it every second.
 func (s *jobs) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error) {
 	row, err := s.job(ctx, tenantID, id)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 	return one[jobRow](s.read(ctx), "job", id, "SELECT * FROM jobs WHERE id=? AND tenant_id=?", id, tenantID)
 }
 
-// JobEnded tells whether Job would show a terminal state, at a fraction of its
-// cost: a waiter for the end asks this, and Job once.
+// JobEnded reports whether Job would show a terminal state, at a fraction of its
+// cost: a waiter polls this, and calls Job once.
 func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
 	openUntil, err := one[int64](s.read(ctx), "job", id, "SELECT open_until FROM jobs WHERE id=? AND tenant_id=?", id, tenantID)
 	if err != nil || *openUntil != 0 {
@@ -56,8 +56,8 @@ func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) 
 	return err == nil && open == nil, err
 }
 
-// Jobs lists the jobs that a filter selects. The jobs of a list carry no usage,
-// and their stages do not count what is still running.
+// Jobs lists the jobs selected by a filter. They have no usage, and their stages do
+// not count running tasks.
 func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter, p taskstore.Page) ([]sheaf.Job, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
@@ -65,12 +65,12 @@ func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter,
 	w.when(len(f.Kinds) > 0, "kind IN ?", texts(f.Kinds))
 	w.when(f.Requester != "", "requester=?", f.Requester)
 	if f.Query != "" {
-		// What no name can hold matches nothing; PostgreSQL would refuse it.
+		// What no name can contain matches nothing; PostgreSQL would reject it.
 		if checkText("the query", f.Query, 4096) != nil {
 			return []sheaf.Job{}, "", nil
 		}
 		named, name := s.d.contains("name", f.Query)
-		// The files are a JSON list, whose own marks are no part of a name.
+		// The files are a JSON list, whose punctuation is not part of a name.
 		if strings.Trim(f.Query, "[],") == "" {
 			w.add(named, name)
 		} else {
@@ -93,16 +93,16 @@ func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter,
 	return out, next, nil
 }
 
-// How many jobs are looked at for a page of those in some states, at so many at
-// once: reading 500 of a document each takes 5 ms, and what they hold more is
-// bounded by the time that the page may take.
+// How many jobs are examined for a page filtered by state, and how many at once:
+// reading 500 with one document each takes 5 ms, and larger ones are bounded by the
+// time a page may take.
 const (
 	mostJobsLooked = 10_000
 	jobsAtOnce     = 500
 	jobsTime       = time.Second
 )
 
-// jobRows reads a page of jobs, those in some states if any are named.
+// jobRows reads a page of jobs, filtered by state if any are given.
 func (s *jobs) jobRows(ctx context.Context, tenantID string, w where, states []sheaf.DocumentState, p taskstore.Page) (out []jobRow, next string, err error) {
 	read := func(p taskstore.Page) ([]jobRow, string, error) {
 		return page(s.read(ctx), "SELECT * FROM jobs", w, "id", p, func(r jobRow) string { return r.ID }, func(r jobRow) jobRow { return r })
@@ -141,7 +141,7 @@ func (s *jobs) jobRows(ctx context.Context, tenantID string, w where, states []s
 	}
 }
 
-// jobStates are the states of jobs, by their ids.
+// jobStates returns the states of jobs by id.
 func (s *jobs) jobStates(ctx context.Context, tenantID string, rows []jobRow) (map[string]sheaf.DocumentState, error) {
 	var some []struct {
 		JobID, State string
@@ -167,22 +167,22 @@ func (s *jobs) jobStates(ctx context.Context, tenantID string, rows []jobRow) (m
 	return out, nil
 }
 
-// stateOfJobDocument is the state that a job's document has as far as the job
-// is concerned: that of the document while the job's generation is the newest,
-// else what became of the generation.
+// stateOfJobDocument is a document's state from the job's point of view: the
+// document's own while the job's generation is the newest, otherwise the outcome of
+// the generation.
 const stateOfJobDocument = "CASE WHEN d.gen=g.gen THEN d.state ELSE g.state END"
 
 const terminalDocuments = "('succeeded','partially_succeeded','failed','canceled')"
 
-// jobStages are the stages of a job, in the order in which a task passes them.
-// What else a task does counts to the stage before which it is done: fetch to
-// parse, enrich, tag and verify to embed, artifact to index.
+// jobStages are a job's stages, in the order a task passes them. A task's other work
+// counts towards the stage it precedes: fetch towards parse; enrich, tag and verify
+// towards embed; artifact towards index.
 var jobStages = []string{"parse", "chunk", "embed", "index"}
 
-// stageSums are, per stage, what failed in it and what was not done again. An
-// executor says with a failure in which stage it came, and with a result which
-// stages ran; a result that was inserted done ran none, and a task that copies a
-// stored one runs index, and embed where that is repeated.
+// stageSums are, per stage, the failed and the reused cost. An executor reports with
+// a failure the stage it occurred in, and with a result which stages ran; a result
+// inserted as done ran none, and a task that copies a stored one runs index, and
+// embed if that is repeated.
 const stageSums = `SUM(CASE WHEN state='dead' THEN CASE WHEN ` + failedLater + ` THEN 0 ELSE cost END ELSE 0 END) AS failed_parse,
 					SUM(CASE WHEN state='dead' AND failure LIKE '%"phase":"chunk"%' THEN cost ELSE 0 END) AS failed_chunk,
 					SUM(CASE WHEN state='dead' AND (` + failedEmbed + `) THEN cost ELSE 0 END) AS failed_embed,
@@ -200,7 +200,7 @@ const (
 	ranEmbed = `result LIKE '%"name":"embed"%' OR result LIKE '%"name": "embed"%'`
 )
 
-// sumJobs sums what can be read from columns.
+// sumJobs computes the sums that columns provide.
 func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]sheaf.Job, error) {
 	jobs := make([]sheaf.Job, len(rows))
 	at := make(map[string]*sheaf.Job, len(rows))
@@ -231,8 +231,8 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		return nil, err
 	}
 
-	// One pass over the tasks, per document and then per state. Progress is the
-	// mean of the documents', each weighed by what it costs.
+	// One pass over the tasks, per document and then per state. Progress is the mean
+	// over documents, weighted by cost.
 	var docs []struct {
 		JobID, State              string
 		Deleted, N, First         int
@@ -310,13 +310,13 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 		x.finished = max(x.finished, d.Finished)
 		x.started = earliest(x.started, earliest(d.Started, d.TaskStarted))
 		x.taskDone = max(x.taskDone, d.TaskFinished)
-		// Pages that a task could not read, though it is done. A ledger counts those of
-		// dead tasks as well.
+		// Pages that a task could not read although it is done. A ledger also counts
+		// those of dead tasks.
 		d.FailedParse += min(d.FailedUnits, d.Done)
 		d.Done -= min(d.FailedUnits, d.Done)
 		passed := d.Done + d.FailedParse + d.FailedChunk + d.FailedEmbed + d.FailedIndex
 		for i, of := range [4]struct{ failed, reused int }{{d.FailedParse, d.ReusedParse}, {d.FailedChunk, d.ReusedParse}, {d.FailedEmbed, d.ReusedEmbed}, {d.FailedIndex, d.ReusedIndex}} {
-			passed -= of.failed // what fails in a stage has passed those before
+			passed -= of.failed // what fails in a stage has passed the previous ones
 			st := &x.stages[i]
 			st.Total += d.Total
 			st.Done += passed
@@ -360,8 +360,8 @@ func earliest(a, b int64) int64 {
 	return a
 }
 
-// stateOfJob is the state of a job of n documents, to which more may come while it
-// is open.
+// stateOfJob is the state of a job of n documents, which may get more while it is
+// open.
 func stateOfJob(states map[sheaf.DocumentState]int, n int, open bool) sheaf.DocumentState {
 	state := foldStates(states, n)
 	switch {
@@ -384,14 +384,14 @@ func foldStates(states map[sheaf.DocumentState]int, n int) sheaf.DocumentState {
 	switch {
 	case states[sheaf.DocRunning]+states[sheaf.DocFinalizing] > 0:
 		return sheaf.DocRunning
-	case terminal == n && states[sheaf.DocSucceeded] == n: // also the job that had nothing to do
+	case terminal == n && states[sheaf.DocSucceeded] == n: // including a job that had nothing to do
 		return sheaf.DocSucceeded
 	case terminal == n && states[sheaf.DocFailed] == n:
 		return sheaf.DocFailed
 	case terminal == n && states[sheaf.DocCanceled] == n:
 		return sheaf.DocCanceled
 	case terminal == n:
-		// Canceled and failed alone: nothing came of it.
+		// Only canceled and failed: nothing was produced.
 		if states[sheaf.DocSucceeded]+states[sheaf.DocPartiallySucceeded] == 0 {
 			return sheaf.DocFailed
 		}
@@ -406,18 +406,18 @@ func foldStates(states map[sheaf.DocumentState]int, n int) sheaf.DocumentState {
 	return sheaf.DocQueued
 }
 
-// jsonNumber reads a number out of the result of a done task, 0 for others.
+// jsonNumber extracts a number from the result of a done task, 0 for others.
 func (s *jobs) jsonNumber(path ...string) string {
 	read := "JSON_EXTRACT(result, '$." + strings.Join(path, ".") + "')"
 	if s.d.name == "postgres" {
 		read = "CAST(CAST(result AS json) #>> '{" + strings.Join(path, ",") + "}' AS bigint)"
 	}
-	// CASE, since a condition of the query may be looked at after the value.
+	// CASE, because a condition of the query may be evaluated after the value.
 	return "COALESCE(SUM(CASE WHEN state='done' AND reused=0 AND result<>'' THEN " + read + " END), 0)"
 }
 
-// sumUsage sums what the tasks of a job consumed. A reused result lists what
-// was consumed when it was made, which is no use of this job's.
+// sumUsage sums what a job's tasks consumed. A reused result lists what making it
+// consumed, which does not count for this job.
 func (s *jobs) sumUsage(ctx context.Context, j *sheaf.Job) error {
 	u, err := one[struct{ Pages, OcrPages, Tokens, EmbeddedTokens, Bytes float64 }](s.read(ctx), "job", j.ID, "SELECT "+s.jsonNumber("usage", "pages")+" AS pages, "+s.jsonNumber("usage", "ocr_pages")+" AS ocr_pages, "+
 		s.jsonNumber("usage", "tokens")+" AS tokens, "+s.jsonNumber("usage", "embedded_tokens")+" AS embedded_tokens, "+
@@ -429,7 +429,7 @@ func (s *jobs) sumUsage(ctx context.Context, j *sheaf.Job) error {
 	return nil
 }
 
-// sumRunning adds to the stages what the tasks that are running have passed.
+// sumRunning adds the stages that running tasks have passed.
 func (s *jobs) sumRunning(ctx context.Context, j *sheaf.Job) error {
 	if j.State.Terminal() {
 		return nil
@@ -450,7 +450,7 @@ func (s *jobs) sumRunning(ctx context.Context, j *sheaf.Job) error {
 		if seen[r.TaskID] || p.Total <= 0 || at < 0 {
 			continue
 		}
-		seen[r.TaskID] = true // its newest: the stages before have passed
+		seen[r.TaskID] = true // its newest event: the previous stages have been passed
 		for i := range at {
 			j.Stages[i].Done += r.Cost
 		}
@@ -475,10 +475,9 @@ func (s *jobs) JobDocuments(ctx context.Context, tenantID, jobID string, p tasks
 	return docs, next, addNotBefore(s.read(ctx), docs)
 }
 
-// JobErrors lists the failures of a job: of documents, tasks and units, in the
-// order of document ids: first the document's own failure, then those of its
-// tasks, then its units that could not be read. The cursor names a document and
-// how many of its failures were listed.
+// JobErrors lists the failures of a job, ordered by document id: first the
+// document's own failure, then those of its tasks, then its unreadable units. The
+// cursor is a document and how many of its failures were listed.
 func (s *jobs) JobErrors(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobError, string, error) {
 	if _, err := s.job(ctx, tenantID, jobID); err != nil {
 		return nil, "", err
@@ -530,15 +529,15 @@ func (s *jobs) JobErrors(ctx context.Context, tenantID, jobID string, p taskstor
 			}
 			from, skip = r.DocID, listed
 		}
-		// The document that the cursor names is read again, hence one row more
-		// is needed for anything to be new.
+		// The cursor's document is read again, so one more row is needed for anything
+		// new.
 		if len(rows) < 50 {
 			return out, "", nil
 		}
 	}
 }
 
-// failures lists what went wrong in a generation's tasks and units.
+// failures lists the failures of a generation's tasks and units.
 func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]taskstore.JobError, error) {
 	var rows []taskRow
 	if err := scan(s.read(ctx).Raw("SELECT id, kind, state, from_unit, to_unit, attempts, failure, result FROM tasks WHERE doc_id=? AND gen=? AND state IN ('dead','done') ORDER BY from_unit, to_unit, id",
@@ -584,12 +583,11 @@ func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]task
 	return tasks, nil
 }
 
-// SetPaused holds or frees the pending tasks of a job, dataset or tenant
-// (exactly one id set), and those that will be spawned. The switch is committed
-// first: tasks that are written from then on look at it under a lock, and those
-// that were written before are held or freed here, some at a time. A task stays
-// held while any of its job, dataset and tenant is paused. tasks counts those
-// that are waiting; running ones go on.
+// SetPaused holds or releases the pending tasks of a job, dataset or tenant (exactly
+// one id set), and those that will be spawned. The flag is committed first: tasks
+// written from then on check it under a lock, and those written before are held or
+// released here, some at a time. A task stays held while any of its job, dataset and
+// tenant is paused. tasks counts waiting ones; running ones continue.
 func (s *jobs) SetPaused(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (tasks int, err error) {
 	table, column, id, set := "tenants", "tenant_id", tenantID, 0
 	if scope.JobID != "" {
@@ -613,7 +611,7 @@ func (s *jobs) SetPaused(ctx context.Context, tenantID string, scope taskstore.P
 	}
 	wanted, to := "paused IN (0,2)", "paused=paused+1"
 	if !paused {
-		// Hints of held tasks are spent by the claims that were refused.
+		// The hints of held tasks were spent by refused claims.
 		to = "paused=paused-1, enqueued_at=0"
 		wanted = `paused IN (1,3) AND NOT EXISTS (SELECT 1 FROM tenants x WHERE x.id=tasks.tenant_id AND x.paused=1)
 			AND NOT EXISTS (SELECT 1 FROM datasets x WHERE x.id=tasks.dataset_id AND x.paused=1)
@@ -624,8 +622,8 @@ func (s *jobs) SetPaused(ctx context.Context, tenantID string, scope taskstore.P
 		n, last := 0, ""
 		err := s.tx(ctx, func(tx *gorm.DB) error {
 			n, last = 0, ""
-			// Pauses of one tenant take turns, so that one that frees tasks
-			// sees what another that holds them has switched.
+			// Pauses of one tenant are serialized, so that one that releases tasks sees
+			// the flags set by another that holds them.
 			if err := run(tx, stmt("UPDATE tenants SET weight=weight WHERE id=?", tenantID)); err != nil {
 				return err
 			}

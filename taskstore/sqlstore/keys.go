@@ -9,8 +9,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// CreateKey makes a key, of which the store knows only the hash. ErrInvalid for
-// a time of expiry that has passed.
+// CreateKey creates a key, of which only the hash is stored. ErrInvalid for an
+// expiry in the past.
 func (s *keys) CreateKey(ctx context.Context, k sheaf.Key, hash string) error {
 	scopes := encodeList(k.Scopes)
 	if err := checkTexts("the key's id", k.ID, 64, "the key's name", k.Name, 255, "the key's hash", hash, 128, "the key's scopes", scopes, 255); err != nil {
@@ -31,13 +31,12 @@ func (s *keys) CreateKey(ctx context.Context, k sheaf.Key, hash string) error {
 	})
 }
 
-// KeyByHash finds the key that a request carries. ErrNotFound when unknown,
-// revoked or expired.
+// KeyByHash finds a request's key. ErrNotFound when unknown, revoked or expired.
 func (s *keys) KeyByHash(ctx context.Context, hash string) (*sheaf.Key, error) {
 	return get(s.read(ctx), "key", "of this request", keyRow.toDomain, s.sql("hash=? AND revoked_at=0 AND (expires_at=0 OR expires_at>@now)"), hash)
 }
 
-// Keys lists a tenant's keys, revoked ones too.
+// Keys lists a tenant's keys, including revoked ones.
 func (s *keys) Keys(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Key, string, error) {
 	if err := checkText("the cursor", p.Cursor, 64); err != nil {
 		return nil, "", err
@@ -47,7 +46,7 @@ func (s *keys) Keys(ctx context.Context, tenantID string, p taskstore.Page) ([]s
 	return page(s.read(ctx), "SELECT * FROM api_keys", w, "id", p, func(r keyRow) string { return r.ID }, keyRow.toDomain)
 }
 
-// Key finds a key, also a revoked one.
+// Key returns a key, even if revoked.
 func (s *keys) Key(ctx context.Context, tenantID, id string) (*sheaf.Key, error) {
 	return get(s.read(ctx), "key", id, keyRow.toDomain, "tenant_id=? AND id=?", tenantID, id)
 }
@@ -70,7 +69,7 @@ func (s *keys) ChangeKey(ctx context.Context, tenantID, id string, change taskst
 	return k, err
 }
 
-// RevokeKey revokes a key. Revoking twice is revoking once.
+// RevokeKey revokes a key. It is idempotent.
 func (s *keys) RevokeKey(ctx context.Context, tenantID, id string) error {
 	return changed(s.write(ctx).Exec(s.sql("UPDATE api_keys SET revoked_at=CASE WHEN revoked_at=0 THEN @now ELSE revoked_at END WHERE tenant_id=? AND id=?"),
 		tenantID, id), "key", id)

@@ -23,9 +23,9 @@ func (s *lifecycle) Running(ctx context.Context) (map[string][]string, error) {
 }
 
 // PromoteDue makes due retry_wait and scheduled tasks pending. They keep their
-// place in the line: a retry has waited once, and the end of a long backlog may
-// be hours away. What waits has no lease; saying so finds it by its time in an
-// index that leases are found by. Without due tasks it only reads.
+// place: a retry has already waited once, and the end of a long backlog may be hours
+// away. Waiting tasks have no lease; stating so lets an index for leases find them
+// by time. Without due tasks it only reads.
 func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (taskstore.Promotion, error) {
 	var p taskstore.Promotion
 	for _, state := range []sheaf.TaskState{sheaf.TaskRetryWait, sheaf.TaskScheduled} {
@@ -47,8 +47,8 @@ func (s *lifecycle) PromoteDue(ctx context.Context, limit int) (taskstore.Promot
 	return p, nil
 }
 
-// nextDue is how soon the first task in the state is due: negative for at once,
-// and 0 when there is none.
+// nextDue is how soon the first task in the state is due: negative if now, 0 if
+// there is none.
 func (s *lifecycle) nextDue(ctx context.Context, state sheaf.TaskState) (time.Duration, error) {
 	ms, err := first[int64](s.write(ctx), s.sql("SELECT run_at-@now FROM tasks WHERE state=? AND lease_until=0 ORDER BY run_at LIMIT 1"), string(state))
 	if err != nil || ms == nil {
@@ -74,9 +74,9 @@ func (s *lifecycle) promote(ctx context.Context, state sheaf.TaskState, limit in
 	}), err
 }
 
-// takeAway changes each of the running tasks that still is as it was found,
-// one transaction each: a worker may be finishing it at the same time, and
-// batches would lock tasks in an order that its transaction does not keep.
+// takeAway changes each running task that is still as it was found, one transaction
+// each: a worker may be finishing it concurrently, and batches would lock tasks in a
+// different order than its transaction.
 func (s *lifecycle) takeAway(ctx context.Context, found []taskRow, set, where string, args []any, then func(tx *gorm.DB, row *taskRow, epoch int64) error) (n int, err error) {
 	for _, a := range found {
 		took := false
@@ -99,8 +99,8 @@ func (s *lifecycle) takeAway(ctx context.Context, found []taskRow, set, where st
 	return n, nil
 }
 
-// Reap takes tasks away from workers that are gone. They are pending again at
-// once, and from the second loss on after a wait.
+// Reap takes tasks away from dead workers. They become pending immediately, or after
+// a wait from the second loss on.
 func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int) (int, error) {
 	maxLost := p.MaxLost
 	if maxLost <= 0 {
@@ -108,7 +108,7 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 	}
 	gone := "lease_until<@now"
 	if p.WorkerTimeout > 0 {
-		// A claim is a sign of life too: it comes before the first heartbeat.
+		// A claim is a sign of life too: it precedes the first heartbeat.
 		ms := p.WorkerTimeout.Milliseconds()
 		gone = fmt.Sprintf(`(lease_until<@now OR started_at<@now-%d AND NOT EXISTS
 			(SELECT 1 FROM workers w WHERE w.id=tasks.worker_id AND w.seen_at>=@now-%d))`, ms, ms)
@@ -123,15 +123,15 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 	skip, empty := replacements(lost.Message)
 	n := 0
 	for _, a := range found {
-		// A task that is lost for the first time runs again at once, in its old
-		// place. One that was lost before may be what kills executors: it comes
-		// later, and not in step with others.
+		// A task lost for the first time runs again immediately, in its old place. One
+		// lost before may be what kills executors: it comes later, and not in step with
+		// others.
 		jitter := int64(0)
 		if p.MaxJitter > 0 {
 			jitter = rand.Int64N(p.MaxJitter.Milliseconds() + 1)
 		}
-		// The conditions read the old counts, and the epoch of the end is that of the
-		// claim, so the columns that they read come last.
+		// The conditions read the old counts, and the final epoch is the claim's, so
+		// the columns they read come last.
 		// guard: claim guard: nothing is claimed after its cancel
 		set := fmt.Sprintf(replaced("cancel_requested_at=0 AND %[2]s")+`, epoch=epoch+1, run_at=CASE WHEN lost_count=0 THEN `+queuedAt+` ELSE @now+%[1]d END, lease_until=0, enqueued_at=0,
 			finished_at=CASE WHEN cancel_requested_at<>0 OR %[2]s THEN @now ELSE 0 END,
@@ -174,10 +174,11 @@ func (s *lifecycle) Reap(ctx context.Context, p taskstore.ReapPolicy, limit int)
 	return n, nil
 }
 
-// HardCancel fences running tasks whose cancel was asked longer than grace ago.
+// HardCancel fences running tasks whose cancellation was requested longer than grace
+// ago.
 func (s *lifecycle) HardCancel(ctx context.Context, grace time.Duration, limit int) (int, error) {
-	// Those asked first come first. By id, MySQL would walk the whole table in
-	// the order of its key, every second, to save a sort of a few rows.
+	// Earliest request first. Ordered by id, MySQL would walk the whole table in key
+	// order, every second, to save sorting a few rows.
 	late := fmt.Sprintf("cancel_requested_at<>0 AND cancel_requested_at<=@now-%d", grace.Milliseconds())
 	found, err := all[taskRow](s.write(ctx), s.sql("SELECT id, epoch FROM tasks WHERE state='running' AND "+late+" ORDER BY cancel_requested_at LIMIT ?"), limit)
 	if err != nil {
@@ -191,8 +192,8 @@ func (s *lifecycle) HardCancel(ctx context.Context, grace time.Duration, limit i
 		})
 }
 
-// ReleaseRunning gives back every running task, for the start of a process that
-// knows it is the only one.
+// ReleaseRunning releases every running task, at the start of a process that knows
+// it is the only one.
 func (s *lifecycle) ReleaseRunning(ctx context.Context) (int, error) {
 	total := 0
 	for {

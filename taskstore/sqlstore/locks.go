@@ -9,9 +9,9 @@ import (
 	"sheaf"
 )
 
-// lockQuery reads tasks by a list of ids and locks their rows, in one order, so
-// that transactions that want the same ones take turns. What they show holds
-// until the transaction ends: this is the guard of the changes that follow.
+// lockQuery reads tasks by a list of ids and locks their rows in id order, so that
+// transactions that want the same ones take turns. What it reads holds until the
+// transaction ends: this guards the changes that follow.
 func (s *handle) lockQuery() string {
 	return s.sql("SELECT " + taskFields + `, @now, CASE WHEN state='pending' AND EXISTS
 		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END
@@ -28,7 +28,7 @@ func (s *handle) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, erro
 	return scanTasks(rows)
 }
 
-// scanTasks reads the answer of lockQuery, task by id.
+// scanTasks reads the result of lockQuery, by task id.
 func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
 	tasks := map[string]*taskRow{}
 	for rows.Next() {
@@ -41,15 +41,15 @@ func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
 	return tasks, rows.Err()
 }
 
-// lockDocuments reads documents of the tenant that are not deleted, in the
-// order of their ids, and locks their rows.
+// lockDocuments reads the tenant's undeleted documents, ordered by id, and locks
+// their rows.
 func (s *handle) lockDocuments(tx *gorm.DB, tenantID string, ids []string) ([]documentRow, error) {
 	return byIDs[documentRow](tx, sortedUnique(ids), "SELECT * FROM documents WHERE id IN ? AND tenant_id=? AND deleted_at=0 ORDER BY id"+s.d.lock, tenantID)
 }
 
-// inheritPaused answers 1 when the job, dataset or tenant is paused. The rows
-// are locked against change, so that a pause either is seen here or sees the
-// tasks that are being written.
+// inheritPaused returns 1 when the job, dataset or tenant is paused. The rows are
+// locked against change, so that a pause is either seen here or sees the tasks being
+// written.
 func (s *handle) inheritPaused(tx *gorm.DB, base taskBase) (int, error) {
 	for _, q := range []struct{ table, id string }{{"tenants", base.TenantID}, {"datasets", base.DatasetID}, {"jobs", base.JobID}} {
 		if q.id == "" {
@@ -62,8 +62,8 @@ func (s *handle) inheritPaused(tx *gorm.DB, base taskBase) (int, error) {
 	return 0, nil
 }
 
-// lockDocumentOf locks the row of a task's document against change. It returns
-// nil for a task without one.
+// lockDocumentOf locks the row of a task's document. It returns nil for a task
+// without one.
 func (s *handle) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error) {
 	id, err := first[string](tx, "SELECT doc_id FROM tasks WHERE id=?", taskID)
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *handle) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error
 	return s.lockDocument(tx, *id)
 }
 
-// lockDocument reads a document but its outline, and locks its row; nil when
-// there is none.
+// lockDocument reads a document without its outline, and locks its row; nil if it
+// does not exist.
 func (s *handle) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
 	return first[documentRow](tx, "SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id)
 }

@@ -20,8 +20,8 @@ func (s *handle) insertEvents(tx *gorm.DB, events ...eventRow) error {
 	return c.exec(tx)
 }
 
-// logEvents appends to the log, under the database's time. Events that are
-// there already, by subject, epoch, kind and n, are left as they are.
+// logEvents appends to the log, with the database's time. Events that already exist,
+// by subject, epoch, kind and n, are unchanged.
 func (s *handle) logEvents(c *script, events []eventRow) {
 	now := raw(s.now())
 	rows := make([][]any, len(events))
@@ -32,8 +32,8 @@ func (s *handle) logEvents(c *script, events []eventRow) {
 	c.insert("events", eventColumns, rows, s.d.noop("seq"))
 }
 
-// insertDocumentEvent logs that a document, whose row the transaction has
-// locked, changed state, and tells webhooks when that is an end.
+// insertDocumentEvent logs a state change of a locked document, and notifies
+// webhooks if the state is terminal.
 func (s *handle) insertDocumentEvent(tx *gorm.DB, d *documentRow, change sheaf.DocumentChange) error {
 	last, err := s.lastOf(tx, d.ID, int64(d.Gen), sheaf.EventDocument)
 	if err != nil {
@@ -48,13 +48,13 @@ func (s *handle) insertDocumentEvent(tx *gorm.DB, d *documentRow, change sheaf.D
 		SubjectID: d.ID, Epoch: int64(d.Gen), Kind: sheaf.EventDocument, N: last + 1, Detail: encode(change)})
 }
 
-// lastOf is the number of the latest event of a kind, -1 where there is none.
+// lastOf returns the number of the latest event of a kind, -1 if there is none.
 func (s *handle) lastOf(tx *gorm.DB, subject string, epoch int64, kind string) (int64, error) {
 	n, err := one[int64](tx, "event", subject, "SELECT COALESCE(MAX(n), -1) FROM events WHERE subject_id=? AND epoch=? AND kind=?", subject, epoch, kind)
 	return value(n), err
 }
 
-// logAndMark appends to the log and asks Fold to look at the document.
+// logAndMark appends to the log and marks the document for Fold.
 func (s *handle) logAndMark(tx *gorm.DB, documentID string, events ...eventRow) error {
 	var c script
 	s.logEvents(&c, events)
@@ -62,16 +62,16 @@ func (s *handle) logAndMark(tx *gorm.DB, documentID string, events ...eventRow) 
 	return c.exec(tx)
 }
 
-// markDirty asks Fold to look at documents, as dirty does.
+// markDirty marks documents for Fold, as dirty does.
 func (s *handle) markDirty(tx *gorm.DB, documentIDs ...string) error {
 	var c script
 	s.dirty(&c, documentIDs)
 	return c.exec(tx)
 }
 
-// dirty asks Fold to look at documents. The marks' time only grows, so that
-// Fold can tell whether something happened while it looked. They are made by
-// id, so that two that mark the same documents meet in one order.
+// dirty marks documents for Fold. A mark's time only increases, so that Fold can
+// tell whether something happened meanwhile. Marks are written in id order, so that
+// concurrent writers lock in the same order.
 func (s *handle) dirty(c *script, documentIDs []string) {
 	now := raw(s.now())
 	var rows [][]any
@@ -87,22 +87,22 @@ func (s *handle) dirty(c *script, documentIDs []string) {
 	c.insert("doc_dirty", []string{"doc_id", "at"}, rows, suffix)
 }
 
-// message is what the enabled webhooks of a dataset are told, once under an id.
+// message is sent to the enabled webhooks of a dataset, once per id.
 type message struct {
 	tenant, dataset, job string
 	id, event            string
 	data                 any
 }
 
-// tell writes a message to each enabled webhook of the dataset, in the
-// transaction of what it tells.
+// tell writes a message to each enabled webhook of the dataset, in the transaction
+// of the event.
 func (s *handle) tell(tx *gorm.DB, m message) error {
 	return tx.Exec(s.sql(`INSERT INTO webhook_deliveries (webhook_id, tenant_id, event_id, event, job_id, data, error, next_at, created_at)
 		SELECT id, tenant_id, ?, ?, ?, ?, '', @now, @now FROM webhooks WHERE dataset_id=? AND tenant_id=? AND enabled=1`)+s.d.noop("event_id"),
 		m.id, m.event, m.job, encode(m.data), m.dataset, m.tenant).Error
 }
 
-// tellDocument tells that a generation of a document ended, or the document.
+// tellDocument reports the end of a document's generation, or its deletion.
 func (s *handle) tellDocument(tx *gorm.DB, d *documentRow, event string, turn any, failure *sheaf.Failure) error {
 	return s.tell(tx, message{
 		tenant: d.TenantID, dataset: d.DatasetID, job: d.JobID, id: fmt.Sprintf("doc_%s_%d_%v", d.ID, d.Gen, turn), event: "document." + event,

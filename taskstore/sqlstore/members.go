@@ -13,13 +13,12 @@ import (
 	"sheaf/taskstore"
 )
 
-// CreateMembers makes documents of an archive's files for the holder of its
-// plan task, in the task's job, and answers for each what became of it. A
-// document that is there gets a new generation, with new bytes when its SHA256
-// differs. Made again, by whichever attempt, the call changes nothing more. It
-// takes the archive's row first, as a cancel, a re-parse and a delete do:
-// either they see the documents that are made here, or this sees that the
-// archive was called off.
+// CreateMembers makes documents of an archive's files for the holder of its plan
+// task, in the task's job, and returns the outcome of each. An existing document
+// gets a new generation, with new bytes if its SHA256 differs. Repeating the call,
+// in any attempt, has no further effect. It locks the archive's row first, as
+// cancel, re-parse and delete do: either they see the documents made here, or this
+// sees that the archive was canceled.
 func (s *changes) CreateMembers(ctx context.Context, c sheaf.Claim, ask taskstore.NewMembers) ([]taskstore.MemberOutcome, error) {
 	for _, n := range ask.Files {
 		d := &n.Document
@@ -155,8 +154,8 @@ func (s *changes) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow
 	return out, s.begin(tx, starts, plans, task.Trace, time.Time{})
 }
 
-// renewMember gives a document of the archive a new generation, with new bytes
-// if they differ, and reports whether those of d are its bytes now.
+// renewMember gives a document of the archive a new generation, with new bytes if
+// they differ, and reports whether the bytes of d are now its bytes.
 func (s *changes) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d sheaf.Document) (stored bool, err error) {
 	if o.SHA256 != d.SHA256 {
 		if o.BlobKey == d.BlobKey {
@@ -170,9 +169,9 @@ func (s *changes) renewMember(tx *gorm.DB, o *documentRow, r documentRow, d shea
 	return o.BlobKey == d.BlobKey, err
 }
 
-// treeAllowance is what an outermost archive may still yield. Archives inside it
-// that are read at the same time may each see the same last place: the bound
-// is against bombs, and holds but for one call of each.
+// treeAllowance is what an outermost archive may still yield. Nested archives read
+// concurrently may each see the same last slot: the limit is against bombs, and
+// holds up to one call of each.
 func (s *changes) treeAllowance(tx *gorm.DB, root string, ask taskstore.NewMembers) (*allowance, error) {
 	held, err := one[sheaf.Quota](tx, "document", root, "SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes FROM documents WHERE root_id=? AND deleted_at=0", root)
 	return &allowance{held: value(held), limit: sheaf.Quota{Documents: ask.MaxDocuments, Bytes: ask.MaxBytes}}, err

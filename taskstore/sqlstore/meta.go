@@ -8,24 +8,24 @@ import (
 	"gorm.io/gorm"
 )
 
-// Meta reads a value of the queue's own bookkeeping; "" when absent.
+// Meta returns a value of the queue's bookkeeping; "" if absent.
 func (s *handle) Meta(ctx context.Context, key string) (string, error) {
 	v, err := first[string](s.read(ctx), "SELECT v FROM queue_meta WHERE k=?", key)
 	return value(v), err
 }
 
-// SetMeta writes a value of the queue's own bookkeeping.
+// SetMeta writes a value of the queue's bookkeeping.
 func (s *handle) SetMeta(ctx context.Context, key, value string) error {
 	return translate(insertRows(s.write(ctx), "queue_meta", []string{"k", "v"}, [][]any{{key, value}}, s.d.upsert("k", "v")))
 }
 
-// AcquireLease makes holder the owner of the named lease for ttl, if it is
-// free, expired or already holder's, and reports whether it did.
+// AcquireLease makes holder the owner of the named lease for ttl if it is free,
+// expired or already holder's, and reports whether it did.
 func (s *leases) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (got bool, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		got = false
-		// A lease that ends later than a new one would was written before the
-		// clock went back, and would keep everybody out until it catches up.
+		// A lease that ends later than a new one would was written before the clock
+		// went back, and would block everyone until the clock catches up.
 		n, err := exec(tx, s.sql("UPDATE leases SET holder=?, until_at=@now+? WHERE name=? AND (holder=? OR until_at<=@now OR until_at>@now+?)"),
 			holder, ttl.Milliseconds(), name, holder, (ttl + clockStep).Milliseconds())
 		if err != nil || n == 1 {
@@ -44,17 +44,16 @@ func (s *leases) AcquireLease(ctx context.Context, name, holder string, ttl time
 	return got, err
 }
 
-// ReleaseLease gives the lease up if holder owns it.
+// ReleaseLease releases the lease if holder owns it.
 func (s *leases) ReleaseLease(ctx context.Context, name, holder string) error {
 	return run(s.write(ctx), stmt("DELETE FROM leases WHERE name=? AND holder=?", name, holder))
 }
 
-// Those who fold have leases whose names begin so.
+// Name prefix of the folding keepers' leases.
 const foldLease = "fold/"
 
-// FoldRank keeps holder among those who fold, for ttl, and tells its rank among
-// them, from 0, and how many they are. Those who have died are left out once
-// their ttl is over.
+// FoldRank registers holder as a folding keeper for ttl, and returns its rank, from
+// 0, and their number. Dead ones drop out when their ttl expires.
 func (s *leases) FoldRank(ctx context.Context, holder string, ttl time.Duration) (rank, of int, err error) {
 	if _, err := s.AcquireLease(ctx, foldLease+holder, holder, ttl); err != nil {
 		return 0, 0, err
@@ -69,7 +68,7 @@ func (s *leases) FoldRank(ctx context.Context, holder string, ttl time.Duration)
 	return max(slices.Index(all, holder), 0), max(len(all), 1), nil
 }
 
-// LeaveFold takes holder from those who fold.
+// LeaveFold unregisters holder as a folding keeper.
 func (s *leases) LeaveFold(ctx context.Context, holder string) error {
 	return s.ReleaseLease(ctx, foldLease+holder, holder)
 }

@@ -16,10 +16,9 @@ import (
 	"sheaf/migrations"
 )
 
-// Migrate brings the schema up to date. Processes that call it at once wait
-// for each other. A schema of the next release is left as it is. One of a later
-// release is refused with sheaf.ErrInvalid: this code does not know what to
-// write into it.
+// Migrate brings the schema up to date. Concurrent callers wait for each other. A
+// schema of the next release is left unchanged. One of a later release fails with
+// sheaf.ErrInvalid, because this code does not know what to write into it.
 func (s *handle) Migrate(ctx context.Context) error {
 	db, err := s.w.DB()
 	if err != nil {
@@ -52,8 +51,8 @@ func (s *handle) Migrate(ctx context.Context) error {
 		return s.noteFormer(ctx)
 	}
 	err = up()
-	// SQLite has no lock to take before: a migration fails in the process that
-	// comes second to it, and then fewer are pending than before.
+	// SQLite has no lock to take first: of two concurrent processes one fails, and then
+	// fewer migrations are pending than before, so try again.
 	for left := math.MaxInt; err != nil && s.d.name == "sqlite"; {
 		pending, perr := s.PendingMigrations(ctx)
 		if perr != nil || len(pending) >= left {
@@ -73,7 +72,7 @@ func (s *handle) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// Migrations names those of a driver, oldest first: "0001_init".
+// Migrations lists the migrations of a driver, oldest first: "0001_init".
 func Migrations(driver string) ([]string, error) {
 	files, err := fs.Glob(migrations.FS, driver+"/*.sql")
 	for i, f := range files {
@@ -83,8 +82,8 @@ func Migrations(driver string) ([]string, error) {
 	return files, err
 }
 
-// PendingMigrations names those that Migrate would run. It changes nothing, also
-// where nothing was ever migrated.
+// PendingMigrations lists the migrations that Migrate would run. It changes nothing,
+// even in a database that was never migrated.
 func (s *handle) PendingMigrations(ctx context.Context) ([]string, error) {
 	all, err := Migrations(s.d.name)
 	if err != nil {
@@ -110,11 +109,11 @@ func (s *handle) PendingMigrations(ctx context.Context) ([]string, error) {
 	}), nil
 }
 
-// formerKey is, in queue_meta, the newest migration of the release before the
-// one that made the schema.
+// formerKey is the key in queue_meta of the newest migration of the release before
+// the one that made the schema.
 const formerKey = "former_schema"
 
-// noteFormer lets code of other releases see whether it may run on the schema.
+// noteFormer records what runsOn needs to decide for other releases.
 func (s *handle) noteFormer(ctx context.Context) error {
 	const want = migrations.Former
 	if noted, err := s.Meta(ctx, formerKey); err != nil || noted == strconv.Itoa(want) {

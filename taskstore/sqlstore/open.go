@@ -32,8 +32,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// Connections says how many connections each pool of the store has open and in
-// use, by the pool's name: "read", "write" and, on MySQL, "scripts".
+// Connections returns the number of open and used connections of each pool of the
+// store, by name: "read", "write" and, on MySQL, "scripts".
 func (s *handle) Connections() map[string]taskstore.PoolUse {
 	out := map[string]taskstore.PoolUse{}
 	add := func(name string, db interface{ Stats() sql.DBStats }) {
@@ -52,42 +52,40 @@ func (s *handle) Connections() map[string]taskstore.PoolUse {
 	return out
 }
 
-// Config says which database to open.
+// Config selects and configures the database.
 type Config struct {
 	Driver string // "sqlite", "mysql" or "postgres"
 	// DSN is a file path for sqlite, user:password@tcp(host:port)/name for
 	// mysql, and a URL or key=value list for postgres.
 	DSN string
-	// RootCAs are the authorities that the certificate of a mysql or postgres
-	// server is checked against; the connection is then encrypted. nil leaves
-	// both to the DSN.
+	// RootCAs verify the certificate of a mysql or postgres server; the connection is
+	// then encrypted. nil leaves both to the DSN.
 	RootCAs *x509.CertPool
-	// MaxOpenConns bounds the connections; 0 means 16. On SQLite, which has
-	// one writer, it bounds the readers; 0 means 4. MySQL gets two more, for
-	// claims and ends.
+	// MaxOpenConns is the maximum number of connections; 0 means 16. On SQLite, which
+	// has one writer, it limits the readers; 0 means 4. MySQL gets two more, for claims
+	// and ends.
 	MaxOpenConns int
-	// EventLag is how old an event must be before readers see it, so that one
-	// with a lower sequence number can not appear after it. 0 means none on
-	// SQLite, which commits in order, and 2 s elsewhere; negative means none.
+	// EventLag is how old an event must be before readers see it, so that an event with
+	// a lower sequence number cannot appear after it. 0 means none on SQLite, which
+	// commits in order, and 2 s elsewhere; negative means none.
 	EventLag time.Duration
-	// Grace is how long what a lost or ended attempt wrote is left alone before
-	// the collector takes it, since a slow writer may not be done yet: longer
-	// than any lease. 0 means 2 min.
+	// Grace is how long the collector leaves alone what a lost or ended attempt wrote,
+	// since a slow writer may still be writing: longer than any lease. 0 means 2 min.
 	Grace time.Duration
-	// KeepVersions is how long the artifacts of a version are kept once another
-	// is live in its place, to read and compare them; its chunks leave the index
-	// after Grace. Not above Grace means no longer than that.
+	// KeepVersions is how long the artifacts of a version are kept after another
+	// version replaced it, for reading and comparison; its chunks leave the index after
+	// Grace. Values up to Grace have no effect.
 	KeepVersions time.Duration
-	// KeepHistory is how long jobs and versions of which no document has anything
-	// left stay in lists after their tasks could go. 0 means for ever.
+	// KeepHistory is how long lists keep jobs and versions whose documents are all
+	// gone, after their tasks could be removed. 0 means forever.
 	KeepHistory time.Duration
-	// SampleAge is how old what estimates are made of may be: how fast the latest
-	// tasks were, and what waits of other tenants. 0 means 2 s; negative means
-	// that each reads them anew.
+	// SampleAge is the maximum age of the samples that estimates use: the speed of the
+	// latest tasks, and the backlog of other tenants. 0 means 2 s; negative means that
+	// every estimate reads them again.
 	SampleAge time.Duration
 }
 
-// Open connects to the database. The schema is brought up to date by Migrate.
+// Open connects to the database. Migrate brings its schema up to date.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &handle{eventLag: max(c.EventLag, 0), grace: cmp.Or(c.Grace, 2*time.Minute), keepVersions: c.KeepVersions, keepHistory: c.KeepHistory, sampleAge: cmp.Or(c.SampleAge, 2*time.Second)}
 	if c.EventLag == 0 && c.Driver != "sqlite" {
@@ -117,9 +115,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return newStore(s), nil
 }
 
-// SQLite takes one writer at a time. A pool of one connection queues writers
-// in Go, where a wait is cheap and fair, and keeps them apart from readers,
-// which WAL lets run beside them.
+// SQLite takes one writer at a time. A pool of one connection queues writers in Go,
+// where waiting is cheap and fair, and separates them from readers, which can run
+// concurrently in WAL mode.
 func (s *handle) openSQLite(ctx context.Context, c Config) error {
 	if c.DSN == "" {
 		return fmt.Errorf("%w: the sqlite database needs a file path", sheaf.ErrInvalid)
@@ -128,10 +126,9 @@ func (s *handle) openSQLite(ctx context.Context, c Config) error {
 		return err
 	}
 	open := func(conns, cacheKiB int, extra string) (*gorm.DB, error) {
-		// Immediate: a transaction that reads and then writes must hold the
-		// write lock from the start. measured: deferred, 350 of 400 such
-		// transactions of 8 writers failed with SQLITE_BUSY in spite of the
-		// timeout; immediate, none.
+		// Immediate: a transaction that reads and then writes must hold the write lock
+		// from the start. Measured: deferred, 350 of 400 such transactions of 8 writers
+		// failed with SQLITE_BUSY despite the timeout; immediate, none.
 		dsn := "file:" + (&url.URL{Path: c.DSN}).EscapedPath() + "?_txlock=immediate" +
 			"&_pragma=busy_timeout(" + strconv.FormatInt(sqlitePatience.Milliseconds(), 10) + ")&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)" +
 			"&_pragma=temp_store(MEMORY)&_pragma=cache_size(-" + strconv.Itoa(cacheKiB) + ")" + extra
@@ -163,22 +160,22 @@ func (s *handle) openSQLite(ctx context.Context, c Config) error {
 	return s.check(ctx)
 }
 
-// Page caches of SQLite's connections. Each has its own, outside of Go's heap,
-// and never gives it back. measured: 16 readers at random in a file of 120 MB
-// take 1 GB with 32 MiB each, and in the same CPU time an eighth of that with
-// 4 MiB, since what they lack is in the system's cache.
+// Page cache sizes of SQLite's connections. Each connection has its own, outside
+// Go's heap, and never gives it back. Measured: 16 readers at random in a file of
+// 120 MB take 1 GB with 32 MiB each, and an eighth of that in the same CPU time with
+// 4 MiB, since the remaining pages are in the system's cache.
 const (
 	writerCacheKiB = 32 << 10
 	readerCacheKiB = 4 << 10
 )
 
-// sqlitePatience is how long SQLite is waited for while another process has
-// its lock.
+// sqlitePatience is how long to wait for SQLite's lock while another process holds
+// it.
 const sqlitePatience = 5 * time.Second
 
-// firstConnection waits for a process that is making the same new file a WAL
-// database. SQLite's own timeout does not hold there: that step raises a lock
-// it has, for which SQLite never waits.
+// firstConnection waits for another process that is turning the same new file into a
+// WAL database. SQLite's own timeout does not apply: that step upgrades a lock, for
+// which SQLite never waits.
 func firstConnection(ctx context.Context, db *sql.DB) error {
 	for begun := time.Now(); ; {
 		err := db.PingContext(ctx)
@@ -193,9 +190,8 @@ func firstConnection(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// driverLog takes what the MySQL driver says of its own accord, of connections
-// that broke, into the log of the product: at debug, since the errors of calls
-// say the same.
+// driverLog sends what the MySQL driver logs about broken connections to the
+// product's log, at debug, since the errors of calls say the same.
 type driverLog struct{}
 
 func (driverLog) Print(v ...any) {
@@ -214,10 +210,10 @@ func (s *handle) openMySQL(ctx context.Context, c Config) error {
 	cfg.ParseTime = true
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.Loc = time.UTC
-	// Texts in statements have the columns' collation: in the server's own,
-	// state='pending' does not fix the state, and an ordered read of an index
-	// becomes a sort. measured: the next 50 of 10,000 tenants with a backlog took
-	// 500 ms, and take 2.
+	// String literals take the columns' collation: with the server's own,
+	// state='pending' does not fix the state, and an ordered index read becomes a sort.
+	// Measured: the next 50 of 10,000 tenants with a backlog took 500 ms, and now take
+	// 2.
 	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "utf8mb4_bin")); err != nil {
 		return err
 	}
@@ -233,20 +229,20 @@ func (s *handle) openMySQL(ctx context.Context, c Config) error {
 		}
 		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.RootCAs} // the driver adds the host's name
 	}
-	// UTC in the session: NOW() in a zone with summer time repeats an hour.
+	// UTC in the session: NOW() in a zone with daylight saving time repeats an hour.
 	cfg.Params["time_zone"] = "'+00:00'"
 	level, err := mysqlIsolationVariable(ctx, cfg.Clone())
 	if err != nil {
 		return err
 	}
-	// measured: at REPEATABLE READ eight claimers met deadlock storms in 3 of 14 runs.
+	// Measured: at REPEATABLE READ eight claimers met deadlock storms in 3 of 14 runs.
 	cfg.Params[level] = "'READ-COMMITTED'"
 	connector, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
 		return err
 	}
-	// Only what is written here from fixed texts is sent many at once: anywhere
-	// else a second statement in a text would be an attack.
+	// Only scripts of constant statements are sent several at once: anywhere else a
+	// second statement in a text would be an injection.
 	many := cfg.Clone()
 	many.MultiStatements = true
 	scripts, err := mysqldriver.NewConnector(many)
@@ -261,8 +257,8 @@ func (s *handle) openMySQL(ctx context.Context, c Config) error {
 	return err
 }
 
-// mysqlIsolationVariable finds what the server calls its isolation level:
-// MariaDB kept the name that MySQL 8 dropped.
+// mysqlIsolationVariable returns the server's name of its isolation level: MariaDB
+// kept the one that MySQL 8 dropped.
 func mysqlIsolationVariable(ctx context.Context, cfg *mysqldriver.Config) (string, error) {
 	connector, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
@@ -302,10 +298,10 @@ func pool(db *sql.DB, c Config) *sql.DB {
 	return db
 }
 
-// gorm wraps db. Transactions are only those that the code opens. gorm's own
-// cache of prepared statements stays off: what it prepares in one transaction
-// it prepares again in the next. pgx caches by itself, MySQL gets the
-// parameters in the text, and SQLite's connections keep their statements.
+// gorm wraps db. The only transactions are those that the code opens. gorm's own
+// cache of prepared statements stays off: what it prepares in one transaction it
+// prepares again in the next. pgx has its own cache, MySQL gets the parameters in
+// the text, and SQLite's connections keep their statements.
 func (s *handle) gorm(d gorm.Dialector, db *sql.DB) (*gorm.DB, error) {
 	g, err := gorm.Open(d, &gorm.Config{
 		SkipDefaultTransaction: true,
@@ -321,15 +317,16 @@ func (s *handle) gorm(d gorm.Dialector, db *sql.DB) (*gorm.DB, error) {
 	return g, err
 }
 
-// Ping checks that the database answers, and on SQLite that its file can be
-// read and has not turned out to be damaged.
+// Ping checks that the database answers and, on SQLite, that its file is readable
+// and has not been found damaged.
 func (s *handle) Ping(ctx context.Context) error {
 	if why := s.damage.Load(); why != nil {
 		return damaged(*why)
 	}
 	db, err := s.w.DB()
 	if err == nil && s.d.name == "sqlite" {
-		// Beside the writer, who may be busy. It reads the schema and so its page.
+		// On a reader, since the writer may be busy. It reads the schema and so its
+		// page.
 		err = s.r.WithContext(ctx).Exec("SELECT COUNT(*) FROM sqlite_master").Error
 	} else if err == nil {
 		err = db.PingContext(ctx)
@@ -337,11 +334,11 @@ func (s *handle) Ping(ctx context.Context) error {
 	return translate(err)
 }
 
-// checkTime bounds the check of a SQLite file at its start.
+// checkTime limits the check of a SQLite file at startup.
 const checkTime = 5 * time.Second
 
-// check reads the SQLite file through as far as checkTime allows: one that is
-// damaged must not be worked on.
+// check reads as much of the SQLite file as checkTime allows: no one must work on a
+// damaged file.
 func (s *handle) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -351,7 +348,7 @@ func (s *handle) check(ctx context.Context) error {
 	case isDamage(err):
 		return damaged(err.Error())
 	case err != nil && ctx.Err() != nil:
-		return nil // a large file; what is damaged behind this shows when it is read
+		return nil // a large file; damage in the rest shows when it is read
 	case err != nil:
 		return err
 	case len(findings) > 0 && findings[0] != "ok":
@@ -360,20 +357,20 @@ func (s *handle) check(ctx context.Context) error {
 	return nil
 }
 
-// damaged says what to do about a SQLite file that cannot be read any more.
+// damaged is the error of a damaged SQLite file, with what to do about it.
 func damaged(why string) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrUnavailable, sheaf.Fail(sheaf.CategoryInternal, "store_damaged",
 		"The database file sheaf.db is damaged (%s). Stop Sheaf, keep a copy of the file, and restore the backup; without one, `sqlite3 sheaf.db .recover` saves what can be read.", clip(strings.ToValidUTF8(why, ""), 200)))
 }
 
-// isDamage reports whether SQLite says that its file is no sound database.
+// isDamage reports whether err is SQLite's for a damaged file.
 func isDamage(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && (e.Code()&0xff == 11 || e.Code()&0xff == 26) // CORRUPT, NOTADB
 }
 
-// notices remembers that a statement met damage: what else still works would
-// make it worse.
+// notices records when a statement meets damage: the statements that still work
+// would make it worse.
 func (s *handle) notices(g *gorm.DB) error {
 	look := func(tx *gorm.DB) {
 		if tx.Error != nil && isDamage(tx.Error) {
@@ -385,7 +382,7 @@ func (s *handle) notices(g *gorm.DB) error {
 	return errors.Join(c.Raw().After("gorm:raw").Register("sheaf:damage", look), c.Create().After("gorm:create").Register("sheaf:damage", look), c.Query().After("gorm:query").Register("sheaf:damage", look), c.Row().After("gorm:row").Register("sheaf:damage", look))
 }
 
-// Close closes the connections. It may be called twice.
+// Close closes the connections. It may be called more than once.
 func (s *handle) Close() error {
 	var errs []error
 	if s.scripts != nil {

@@ -11,14 +11,14 @@ import (
 	"sheaf/taskstore"
 )
 
-// A job may be open: it takes files from several requests, and does not end
-// before it is closed, by its sender or after a time in which nothing was added.
+// A job may be open: it takes files from several requests, and does not end before
+// it is closed, by its sender or after an idle timeout.
 
-// maxOpenJobs bounds the open jobs of a tenant.
+// maxOpenJobs is the maximum number of open jobs per tenant.
 const maxOpenJobs = 1000
 
-// OpenJob makes a job that takes documents by AddDocuments until it is closed,
-// or until nothing was added for idle. The same call again changes nothing.
+// OpenJob creates a job that takes documents by AddDocuments until it is closed, or
+// until nothing was added for idle. Repeating the call changes nothing.
 func (s *changes) OpenJob(ctx context.Context, job sheaf.Job, idle time.Duration) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		n, err := one[int64](tx, "count", "", "SELECT COUNT(*) FROM jobs WHERE open_until>0 AND tenant_id=?", job.TenantID)
@@ -32,15 +32,15 @@ func (s *changes) OpenJob(ctx context.Context, job sheaf.Job, idle time.Duration
 	})
 }
 
-// AddDocuments is CreateDocuments for an open job of the same dataset, which is
-// then open for as long again. ErrNotFound where there is none, ErrConflict when
-// it is closed or would hold more than sheaf.MaxJobDocuments. The same documents
-// again, also later, change nothing more.
+// AddDocuments is CreateDocuments for an open job of the same dataset, and renews
+// its idle timeout. ErrNotFound if the job does not exist, ErrConflict when it is
+// closed or would hold more than sheaf.MaxJobDocuments. Adding the same documents
+// again, even later, changes nothing more.
 func (s *changes) AddDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error) {
 	return s.createDocuments(ctx, job, docs, trace, true)
 }
 
-// join adds documents to an open job, whose row it locks: additions take turns.
+// join adds documents to an open job, whose row it locks to serialize additions.
 func (s *changes) join(tx *gorm.DB, job sheaf.Job, docs []taskstore.NewDocument) error {
 	row, err := s.openJob(tx, job.TenantID, job.DatasetID, job.ID, len(docs), s.d.lock)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *changes) join(tx *gorm.DB, job sheaf.Job, docs []taskstore.NewDocument)
 	return run(tx, stmt(s.sql("UPDATE jobs SET statistics=?, files=?, open_until=@now+open_for WHERE id=?"), encode(sum), files, row.ID))
 }
 
-// JobTakes fails as AddDocuments with n new documents would, by the job as it
-// is now.
+// JobTakes returns the error that AddDocuments with n new documents would return
+// now.
 func (s *changes) JobTakes(ctx context.Context, tenantID, datasetID, id string, n int) error {
 	_, err := s.openJob(s.write(ctx), tenantID, datasetID, id, n, "")
 	return err
@@ -85,8 +85,8 @@ func (s *changes) openJob(tx *gorm.DB, tenantID, datasetID, id string, n int, lo
 	return row, nil
 }
 
-// CloseJob lets an open job end when its documents have. A job that is closed
-// stays as it is.
+// CloseJob lets an open job end when its documents have ended. A closed job stays
+// unchanged.
 func (s *webhooks) CloseJob(ctx context.Context, tenantID, id string) error {
 	if _, err := s.job(ctx, tenantID, id); err != nil {
 		return err
@@ -94,10 +94,10 @@ func (s *webhooks) CloseJob(ctx context.Context, tenantID, id string) error {
 	if _, err := exec(s.write(ctx), "UPDATE jobs SET open_until=0 WHERE id=? AND tenant_id=? AND open_until<>0", id, tenantID); err != nil {
 		return err
 	}
-	return s.AnnounceJob(ctx, tenantID, id) // also when an earlier try got no further
+	return s.AnnounceJob(ctx, tenantID, id) // also when an earlier call failed before this
 }
 
-// CloseIdleJobs closes open jobs to which nothing was added in time.
+// CloseIdleJobs closes open jobs whose idle timeout has passed.
 func (s *webhooks) CloseIdleJobs(ctx context.Context, limit int) (n int, err error) {
 	rows, err := all[jobRow](s.write(ctx), s.sql("SELECT id, tenant_id FROM jobs WHERE open_until>0 AND open_until<=@now ORDER BY open_until LIMIT ?"), limit)
 	if err != nil {

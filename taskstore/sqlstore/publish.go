@@ -13,10 +13,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// publish ends a generation by one guarded update of the document: searches
-// see all of the new generation from its commit on, and none of it before.
-// The guard holds only for the finalize task of the latest decision that the
-// generation is complete.
+// publish ends a generation with a single guarded update of the document: searches
+// see all of the new generation from its commit on, and none of it before. The guard
+// holds only for the finalize task of the latest decision that the generation is
+// complete.
 func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.Publication) error {
 	var payload taskstore.FinalizePayload
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
@@ -60,8 +60,8 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 		string(p.State), encode(p.Ledger), encodeFailure(p.Failure), p.Chunks, p.Tokens, flag(live), t.DocID, t.Gen)); err != nil {
 		return err
 	}
-	// Generations between the live one and this were superseded: with this one
-	// decided, nothing can use their ranges any more.
+	// Generations between the live one and this one were superseded: once this one is
+	// decided, nothing can use their ranges anymore.
 	keep := []int{t.Gen}
 	if !live {
 		keep = append(keep, doc.LiveGen)
@@ -70,7 +70,7 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 		return err
 	}
 	if live {
-		if len(p.Edits) > 0 || p.EditsVersion > 0 { // results of nodes do not know of edits
+		if len(p.Edits) > 0 || p.EditsVersion > 0 { // results of nodes ignore edits
 			if err := s.dropResults(tx, "", []string{t.DocID}); err != nil {
 				return err
 			}
@@ -83,8 +83,8 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	return s.insertDocumentEvent(tx, doc, sheaf.DocumentChange{State: p.State, Progress: 1, Failure: p.Failure})
 }
 
-// foundMetadata is the document's metadata with what nodes have found in place of
-// what they found before.
+// foundMetadata returns the document's metadata in which the nodes' new findings
+// replace their earlier ones.
 func foundMetadata(doc *documentRow, found map[string]string) (metadata string, changed bool) {
 	var m map[string]string
 	decode(doc.Metadata, &m)
@@ -109,10 +109,10 @@ func foundMetadata(doc *documentRow, found map[string]string) (metadata string, 
 	return encodeMap(m), !maps.Equal(before, m)
 }
 
-// stitch replaces range results of a complete generation and opens it again, so
-// that it is finalized once more when the tasks that replace, and those over the
-// whole document, have ended. The guard is that of publish: the latest decision that
-// the generation is complete.
+// stitch replaces range results of a complete generation and reopens it, so that it
+// is finalized again when the replacing tasks, and those over the whole document,
+// have ended. The guard is that of publish: the latest decision that the generation
+// is complete.
 func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []taskstore.Stitch, last []sheaf.NewTask) error {
 	var payload taskstore.FinalizePayload
 	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
@@ -147,7 +147,7 @@ func (s *tasks) stitch(tx *gorm.DB, t *taskRow, doc *documentRow, stitches []tas
 	return s.moveDocument(tx, doc, sheaf.DocRunning, doc.Progress, nil)
 }
 
-// reopen has a complete generation finalized once more.
+// reopen has a complete generation finalized again.
 func (s *tasks) reopen(tx *gorm.DB, t *taskRow, doc *documentRow, epoch int64) error {
 	if err := waits(t, doc, epoch); err != nil {
 		return err

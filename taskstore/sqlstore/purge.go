@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// purgeRows is how many rows of a deleted document one transaction takes.
+	// purgeRows is how many rows of a deleted document one transaction removes.
 	purgeRows = 500
-	// purgeAtOnce and purgePatience bound what a delete purges before it is
-	// answered; the keeper goes on with the rest.
+	// purgeAtOnce and purgePatience limit what a delete purges before it returns; the
+	// keeper purges the rest.
 	purgeAtOnce   = 200
 	purgePatience = 2 * time.Second
-	// sweepRows is how many answers of idempotency keys one look reads, and
-	// sweepLooks how many looks a purge makes at once.
+	// sweepRows is how many stored answers of idempotency keys one query reads, and
+	// sweepLooks how many queries one purge makes.
 	sweepRows  = 100
 	sweepLooks = 10
-	// maxCopies bounds what is said of one document's copies.
+	// maxCopies limits the copies reported per document.
 	maxCopies = 20
-	// purgePasses: what a late writer leaves after the first is gone after the
-	// second, which comes when it must have lost its lease.
+	// purgePasses: the second pass removes what a late writer leaves after the first;
+	// it runs when that writer must have lost its lease.
 	purgePasses = 2
 )
 
-// emptied is what is left of the row of a deleted document.
+// emptied sets the columns of a deleted document's row to what remains of them.
 const emptied = "name='', sha256='', metadata='{}', attributes='', outline='', failure='', warnings='[]', parse_config='{}', member_path=''"
 
-// purgeNow purges right behind a deletion. What it does not get to, and what
-// fails, is left to the keeper.
+// purgeNow purges right after a deletion. The keeper does what it does not get to
+// and what fails.
 func (s *deletions) purgeNow(ctx context.Context, receiptID string) {
 	if receiptID == "" || s.purgeLater.Load() {
 		return
@@ -47,8 +47,8 @@ func (s *deletions) purgeNow(ctx context.Context, receiptID string) {
 	}
 }
 
-// PurgeDeleted removes or empties the rows that still tell of up to limit
-// deleted documents, and says how many of them it did.
+// PurgeDeleted removes or empties the remaining rows about up to limit deleted
+// documents, and returns how many documents it handled.
 func (s *deletions) PurgeDeleted(ctx context.Context, limit int) (int, error) {
 	rows, err := all[receiptRow](s.write(ctx), s.sql("SELECT * FROM receipts WHERE state='pending' AND pass<? AND next_at<=@now ORDER BY next_at, id LIMIT ?"), purgePasses, limit)
 	if err != nil {
@@ -82,16 +82,16 @@ func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) 
 	}
 	swept, err := s.sweepAnswers(ctx, r)
 	if err != nil || !swept {
-		return max(n, limit), err // the caller comes back soon
+		return max(n, limit), err // the caller tries again soon
 	}
 	return n, translate(s.write(ctx).Exec(s.sql(`UPDATE receipts SET pass=?, sweep_after='', next_at=@now+? WHERE id=? AND pass=? AND state='pending'
 		AND NOT EXISTS (SELECT 1 FROM receipt_documents d WHERE d.receipt_id=? AND d.pass<?)`),
 		pass, s.zombieDelay().Milliseconds(), r.ID, r.Pass, r.ID, pass).Error)
 }
 
-// purgeDocument empties or removes every row that still tells of a deleted
-// document, in transactions of a bounded number of rows. Each counts what it
-// did, so that it may be broken off anywhere and made again.
+// purgeDocument empties or removes every remaining row about a deleted document, in
+// transactions of a limited number of rows. Each counts what it did, so the purge
+// can be interrupted anywhere and repeated.
 func (s *deletions) purgeDocument(ctx context.Context, r *receiptRow, id string, pass int) error {
 	for _, step := range []func(context.Context, *receiptRow, string) error{s.purgeTasks, s.purgeEdits, s.purgeEvents, s.purgeMessages, s.purgeUploads, s.purgeQueries, s.purgeRuns} {
 		if err := step(ctx, r, id); err != nil {
@@ -99,21 +99,20 @@ func (s *deletions) purgeDocument(ctx context.Context, r *receiptRow, id string,
 		}
 	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
-		// Written once more: a row of a document can not be found by what it held.
+		// Last, and again: a document's row cannot be found by its former content.
 		return run(tx, stmt("UPDATE documents SET "+emptied+" WHERE id=? AND deleted_at<>0", id),
 			stmt(`UPDATE receipt_documents SET pass=?, generations=CASE WHEN generations=0 THEN (SELECT COUNT(*) FROM generations g WHERE g.doc_id=?) ELSE generations END
 				WHERE receipt_id=? AND doc_id=? AND pass<?`, pass, id, r.ID, id, pass))
 	})
 }
 
-// purgeTasks keeps of tasks what was done and how long it took, by which jobs
-// are summed.
+// purgeTasks keeps the work and the duration of tasks, since job totals need them.
 func (s *deletions) purgeTasks(ctx context.Context, r *receiptRow, id string) error {
 	after, total := "", 0
 	for {
 		n, last := 0, ""
 		err := s.tx(ctx, func(tx *gorm.DB) error {
-			// Locked first, so that of two that purge each sees what the other did.
+			// Locked first, so that concurrent purges see each other's work.
 			n = 0
 			item, err := all[receiptDocumentRow](tx, "SELECT * FROM receipt_documents WHERE receipt_id=? AND doc_id=?"+s.d.lock, r.ID, id)
 			if err != nil || len(item) == 0 {
@@ -138,7 +137,7 @@ func (s *deletions) purgeTasks(ctx context.Context, r *receiptRow, id string) er
 	}
 }
 
-// spentResult is an expression for what is left of a task's result.
+// spentResult is an SQL expression for what remains of a task's result.
 func (s *deletions) spentResult() string {
 	object := "json_object('usage', json_extract(result, '$.usage'), 'stages', json_extract(result, '$.stages'))"
 	if s.d.name == "postgres" {
@@ -147,7 +146,7 @@ func (s *deletions) spentResult() string {
 	return "CASE WHEN result='' THEN '' ELSE " + object + " END"
 }
 
-// keepRanges notes live documents that have ranges of the same content.
+// keepRanges records live documents that have ranges with the same content.
 func (s *deletions) keepRanges(tx *gorm.DB, r *receiptRow, item *receiptDocumentRow, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -175,7 +174,7 @@ func (s *deletions) keepRanges(tx *gorm.DB, r *receiptRow, item *receiptDocument
 	return tx.Exec("UPDATE receipt_documents SET kept=? WHERE receipt_id=? AND doc_id=?", encode(kept), item.ReceiptID, item.DocID).Error
 }
 
-// purgeEvents removes the log of a document: nobody is shown it any more.
+// purgeEvents removes a document's events: they are no longer shown to anyone.
 func (s *deletions) purgeEvents(ctx context.Context, r *receiptRow, id string) error {
 	for {
 		n := 0
@@ -196,8 +195,8 @@ func (s *deletions) purgeEvents(ctx context.Context, r *receiptRow, id string) e
 	}
 }
 
-// purgeMessages takes names and texts out of messages to webhooks. The
-// receivers are still told what they were to be told, by id.
+// purgeMessages removes names and texts from webhook messages. Receivers still get
+// their messages, by id.
 func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, id string) error {
 	var hooks []string
 	if err := scan(s.write(ctx).Raw("SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID), &hooks); err != nil {
@@ -206,7 +205,7 @@ func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, id string)
 	for _, hook := range hooks {
 		for after := "doc_" + id + "_"; ; {
 			var rows []deliveryRow
-			// The document's, and those of documents whose ids go on with "_".
+			// The document's, and those of documents whose id continues with "_".
 			if err := scan(s.write(ctx).Raw("SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
 				hook, after, "doc_"+id+"`", purgeRows), &rows); err != nil {
 				return translate(err)
@@ -240,8 +239,8 @@ func (s *deletions) purgeMessage(ctx context.Context, r *receiptRow, id string, 
 	})
 }
 
-// purgeUploads drops what is still known of the uploads that became the
-// document, with their parts. One that has not been submitted is another's.
+// purgeUploads removes the records of the uploads that became the document, with
+// their parts. An upload that was not submitted belongs to another document.
 func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		var rows []uploadRow
@@ -255,9 +254,9 @@ func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) 
 	})
 }
 
-// sweepAnswers removes the stored answers of idempotency keys that tell
-// of a document of the receipt, or of its dataset. It reads a
-// bounded number of them and reports whether it came to the end.
+// sweepAnswers removes the stored answers of idempotency keys that mention a
+// document of the receipt, or its dataset. It reads a limited number of them and
+// reports whether it reached the end.
 func (s *deletions) sweepAnswers(ctx context.Context, r *receiptRow) (ended bool, err error) {
 	for range sweepLooks {
 		var rows []idempotencyRow
@@ -308,11 +307,11 @@ func (s *deletions) sweepSome(ctx context.Context, r *receiptRow, rows []idempot
 	return nil
 }
 
-// maxIDRunes is the longest id.
+// maxIDRunes is the maximum length of an id.
 const maxIDRunes = 64
 
-// answerIDs lists the strings of a stored answer's JSON body that may be ids. The
-// answer of a deletion, which names a receipt, holds nothing but ids and has none.
+// answerIDs lists the strings of a stored answer's JSON body that may be ids. It
+// lists none for a deletion, which names a receipt: that answer holds only ids.
 func answerIDs(answer string) []string {
 	var stored struct {
 		Body []byte `json:"body"`
@@ -323,7 +322,7 @@ func answerIDs(answer string) []string {
 	var ids []string
 	for dec := json.NewDecoder(strings.NewReader(string(stored.Body))); ; {
 		token, err := dec.Token()
-		if err != nil { // the end, or no JSON
+		if err != nil { // the end, or invalid JSON
 			return sortedUnique(ids)
 		}
 		if text, ok := token.(string); ok && text != "" && len(text) <= maxIDRunes {

@@ -16,7 +16,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// Lists are cut to this many rows, and are this long when nobody says.
+// Maximum and default page size of lists.
 const (
 	maxPage     = 1000
 	defaultPage = 50
@@ -40,10 +40,10 @@ func (w *where) add(cond string, args ...any) {
 	w.args = append(w.args, args...)
 }
 
-// page makes the condition go on after the cursor, and returns the rest of the
-// statement. It asks for one row more than the page holds: that there is one
-// says that there is a next page. A cursor is the last id that was listed, so
-// rows that come or go in between shift nothing.
+// page makes the condition continue after the cursor, and returns the rest of the
+// statement. It reads one row more than the page holds: if that row exists, there is
+// a next page. A cursor is the last id listed, so rows inserted or deleted in
+// between shift nothing.
 func (w *where) page(column string, p taskstore.Page) (suffix string, limit int) {
 	op, order := "<", "DESC"
 	if p.Ascending {
@@ -56,7 +56,7 @@ func (w *where) page(column string, p taskstore.Page) (suffix string, limit int)
 
 func (w *where) String() string { return " WHERE " + strings.Join(w.conds, " AND ") }
 
-// cut drops the extra row of a page and answers the cursor of the next.
+// cut drops the extra row of a page and returns the cursor of the next page.
 func cut[T any](rows []T, limit int, id func(T) string) ([]T, string) {
 	if len(rows) <= limit {
 		return rows, ""
@@ -64,8 +64,8 @@ func cut[T any](rows []T, limit int, id func(T) string) ([]T, string) {
 	return rows[:limit], id(rows[limit-1])
 }
 
-// checkText refuses text that not every engine can store: PostgreSQL takes no
-// NUL, and both servers nothing but UTF-8 up to the column's width.
+// checkText rejects text that some engine cannot store: PostgreSQL takes no NUL, and
+// both servers only UTF-8 up to the column's width.
 func checkText(field, s string, maxRunes int) error {
 	var f *sheaf.Failure
 	switch {
@@ -90,7 +90,7 @@ func checkTexts(fields ...any) error {
 	return nil
 }
 
-// checkDocument refuses a document whose row not every engine can store.
+// checkDocument rejects a document whose row some engine cannot store.
 func checkDocument(d *sheaf.Document) error {
 	return checkTexts("the document's id", d.ID, 64, "the document's name", d.Name, 512, "the path", d.Path, 512, "the media type", d.MediaType, 255, "the blob key", d.BlobKey, 512,
 		"the SHA-256", d.SHA256, 64, "the metadata", encode(d.Metadata), 4<<20, "the parser_config", encode(d.ParseConfig), 4<<20)
@@ -111,12 +111,12 @@ func changed(res *gorm.DB, what, id string) error {
 	return nil
 }
 
-// chunks cuts ids into lists that a statement can take.
+// chunks splits ids into lists that fit into a statement.
 func chunks[T any](ids []T) func(yield func([]T) bool) { return slices.Chunk(ids, 500) }
 
-// padded is a list of ids whose last is repeated until their number is a power of
-// two: a condition that holds for one of them holds all the same, and engines that
-// keep prepared statements meet few of them instead of one for each number.
+// padded repeats the last id until the list's length is a power of two. That does
+// not change the result of a condition, and engines that cache prepared statements
+// see few of them instead of one per length.
 func padded[T any](ids []T) []T {
 	if len(ids) == 0 {
 		return ids
@@ -131,7 +131,7 @@ func sortedUnique(ids []string) []string {
 	return slices.Compact(ids)
 }
 
-// when adds a condition that holds only sometimes.
+// when adds a condition if it applies.
 func (w *where) when(applies bool, cond string, args ...any) {
 	if applies {
 		w.add(cond, args...)
@@ -145,9 +145,9 @@ func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
 	return rows, translate(err)
 }
 
-// scan is db.Scan without the copy of the statement, arguments and all, that it
-// writes for a log, also where there is none. dest stays as it is where there are
-// no rows.
+// scan is db.Scan without the copy of the statement and its arguments that gorm
+// makes for a log, even if there is no log. It leaves dest unchanged if there are no
+// rows.
 func scan(db *gorm.DB, dest any) error {
 	rows, err := db.Rows()
 	if err != nil {
@@ -159,8 +159,8 @@ func scan(db *gorm.DB, dest any) error {
 	return cmp.Or(err, rows.Err(), rows.Close())
 }
 
-// one reads the first row of a query. Without one it fails with ErrNotFound,
-// which names what was looked for.
+// one reads the first row of a query. If there is none it fails with ErrNotFound,
+// naming what was looked for.
 func one[R any](db *gorm.DB, what, id, q string, args ...any) (*R, error) {
 	row, err := first[R](db, q, args...)
 	if err == nil && row == nil {
@@ -169,7 +169,7 @@ func one[R any](db *gorm.DB, what, id, q string, args ...any) (*R, error) {
 	return row, err
 }
 
-// page reads a page of a list, and the cursor of the next.
+// page reads a page of a list, and returns the cursor of the next page.
 func page[R, D any](db *gorm.DB, from string, w where, column string, p taskstore.Page, id func(R) string, toDomain func(R) D) ([]D, string, error) {
 	suffix, limit := w.page(column, p)
 	rows, err := all[R](db, from+w.String()+suffix, w.args...)
@@ -180,8 +180,8 @@ func page[R, D any](db *gorm.DB, from string, w where, column string, p taskstor
 	return mapped(rows, toDomain), next, nil
 }
 
-// byIDs reads rows by ids of any number, in their order. The first argument of
-// the query is a list of ids.
+// byIDs reads rows by any number of ids, in their order. The query's first argument
+// is the list of ids.
 func byIDs[R any](db *gorm.DB, ids []string, q string, args ...any) ([]R, error) {
 	var out []R
 	for batch := range chunks(ids) {
@@ -194,7 +194,7 @@ func byIDs[R any](db *gorm.DB, ids []string, q string, args ...any) ([]R, error)
 	return out, nil
 }
 
-// mapped is f of each element.
+// mapped returns f of each element.
 func mapped[A, B any](list []A, f func(A) B) []B {
 	out := make([]B, len(list))
 	for i, a := range list {
@@ -203,7 +203,7 @@ func mapped[A, B any](list []A, f func(A) B) []B {
 	return out
 }
 
-// setOf holds the elements of a list.
+// setOf returns the elements of a list as a set.
 func setOf(list []string) map[string]bool {
 	out := make(map[string]bool, len(list))
 	for _, v := range list {
@@ -212,8 +212,8 @@ func setOf(list []string) map[string]bool {
 	return out
 }
 
-// get finds a row of the catalog by conditions, as what callers know it by.
-// Without one it fails with ErrNotFound, which names what was looked for.
+// get finds a row of the catalog and converts it to the domain type. If there is
+// none it fails with ErrNotFound, naming what was looked for.
 func get[R, D any](db *gorm.DB, what, id string, toDomain func(R) D, conds string, args ...any) (*D, error) {
 	var row R
 	err := db.Where(conds, args...).Take(&row).Error
@@ -227,23 +227,23 @@ func get[R, D any](db *gorm.DB, what, id string, toDomain func(R) D, conds strin
 	return &d, nil
 }
 
-// locked locks the rows that a query of the ORM reads, but on SQLite, which has
-// one writer.
+// locked locks the rows that an ORM query reads, except on SQLite, which has one
+// writer.
 func locked(tx *gorm.DB) *gorm.DB {
 	return tx.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate})
 }
 
-// columns are the values of a row that is made, by column.
+// columns are the values of a new row, by column.
 type columns = map[string]any
 
 // stmt is a statement for run.
 func stmt(text string, args ...any) statement { return statement{text, args} }
 
-// run makes the statements one after the other.
+// run executes the statements in order.
 func run(db *gorm.DB, statements ...statement) error { return translate(script(statements).exec(db)) }
 
-// execByIDs makes a statement for ids of any number; their list is the last of
-// its arguments.
+// execByIDs executes a statement for any number of ids; their list is its last
+// argument.
 func execByIDs[T any](db *gorm.DB, ids []T, q string, args ...any) (changed int, err error) {
 	for batch := range chunks(ids) {
 		res := db.Exec(q, append(slices.Clone(args), padded(batch))...)
@@ -255,13 +255,13 @@ func execByIDs[T any](db *gorm.DB, ids []T, q string, args ...any) (changed int,
 	return changed, nil
 }
 
-// exec makes a statement and says how many rows it matched.
+// exec executes a statement and returns how many rows it matched.
 func exec(db *gorm.DB, q string, args ...any) (int, error) {
 	res := db.Exec(q, args...)
 	return int(res.RowsAffected), translate(res.Error)
 }
 
-// first reads the first row of a query, nil where there is none.
+// first reads the first row of a query, nil if there is none.
 func first[R any](db *gorm.DB, q string, args ...any) (*R, error) {
 	rows, err := all[R](db, q, args...)
 	if err != nil || len(rows) == 0 {

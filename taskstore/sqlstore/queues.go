@@ -10,11 +10,11 @@ import (
 	"sheaf/taskstore"
 )
 
-// exactCost is the depth up to which the cost of a lane is summed; beyond, it
-// is the mean of a sample times the depth.
+// exactCost is the depth up to which the cost of a lane is summed exactly; beyond,
+// it is the mean of a sample times the depth.
 const exactCost = 10_000
 
-// Queue measures a tenant's queue.
+// Queue returns the state of a tenant's queue.
 func (s *queues) Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error) {
 	tenant, err := one[tenantRow](s.read(ctx), "tenant", tenantID, "SELECT * FROM tenants WHERE id=?", tenantID)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *queues) Queue(ctx context.Context, tenantID string) (*taskstore.TenantQ
 	return &qs[0], nil
 }
 
-// Queues lists the queues of all tenants, as Tenants lists these.
+// Queues lists the queues of all tenants, in the order of Tenants.
 func (s *queues) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.TenantQueue, string, error) {
 	tenants, next, err := s.tenantRows(ctx, p)
 	if err != nil || len(tenants) == 0 {
@@ -37,9 +37,8 @@ func (s *queues) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.Tena
 	return qs, next, err
 }
 
-// queuesOf measures the queues of tenants, of which there is at least one.
-// Depths are counted in the index alone, so that a backlog of a million tasks
-// costs no million rows.
+// queuesOf returns the queues of one or more tenants. It counts depths in the index
+// alone, so that a backlog of a million tasks does not read a million rows.
 func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore.TenantQueue, error) {
 	db := s.read(ctx)
 	out := mapped(tenants, tenantRow.queue)
@@ -95,7 +94,7 @@ func (s *queues) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error
 	return int(mean[0]*float64(n) + 0.5), nil
 }
 
-// Workers lists executors heard of in the last minute.
+// Workers lists executors seen in the last minute.
 func (s *queues) Workers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
 	rows, err := all[workerRow](s.read(ctx), s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id"))
 	return mapped(rows, workerRow.toDomain), err

@@ -9,10 +9,10 @@ import (
 	"sheaf"
 )
 
-// allowance is what a tenant holds beside what it may hold.
+// allowance is a tenant's usage and its limits.
 type allowance struct{ held, limit sheaf.Quota }
 
-// take adds more to what is held, or fails with ErrLimit and adds nothing.
+// take adds more to the usage, or fails with ErrLimit and adds nothing.
 func (r *allowance) take(more sheaf.Quota) error {
 	for _, q := range []struct {
 		what                 string
@@ -32,10 +32,10 @@ func (r *allowance) take(more sheaf.Quota) error {
 	return nil
 }
 
-// queuedTasks is the quota that frees itself with time.
+// queuedTasks is the quota that frees up over time.
 const queuedTasks = "queued tasks"
 
-// limitFailure says that a quota is full.
+// limitFailure is the error of an exhausted quota.
 func limitFailure(what string, current, more, limit int64) error {
 	f := sheaf.Fail(sheaf.CategoryCapacity, sheaf.CodeLimit,
 		"the tenant holds %d %s, this request adds %d and the limit is %d; delete some, wait, or ask for a higher limit",
@@ -50,7 +50,7 @@ func quotaUsage(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
 	return value(held), err
 }
 
-// refused is the failure of a quota that is full.
+// refused returns the failure of an exhausted quota.
 func refused(err error) (*sheaf.Failure, error) {
 	if full, ok := errors.AsType[*sheaf.LimitFailure](err); ok {
 		return full.Failure, nil

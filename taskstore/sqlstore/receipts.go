@@ -22,11 +22,11 @@ type receiptRow struct {
 	DatasetID   string
 	Kind        string
 	State       string
-	Pass        int // purges that are done
+	Pass        int // completed purge passes
 	NextAt      int64
 	Webhooks    int
 	Answers     int
-	SweepAfter  string // the idempotency key that the purge has come to
+	SweepAfter  string // the idempotency key that the purge has reached
 	Objects     int    // of uploads that became no document
 	ObjectBytes int64
 	Body        string // the receipt as it was signed; "" while it is pending
@@ -49,7 +49,7 @@ type receiptDocumentRow struct {
 	Chunks      int
 	Vectors     int
 	Kept        string // JSON list
-	Documents   int    // how many, of a sum
+	Documents   int    // only in a sum
 }
 
 func (r receiptDocumentRow) toDomain() taskstore.ReceiptDocument {
@@ -66,8 +66,8 @@ func (r receiptDocumentRow) removed() taskstore.Removed {
 	}
 }
 
-// CountGarbage adds what was found under entries of the garbage, before it is
-// removed, to the receipts that wait for them. An entry counts once.
+// CountGarbage adds what was found under garbage entries, before it is removed, to
+// the receipts that wait for them. An entry counts once.
 func (s *receipts) CountGarbage(ctx context.Context, found []taskstore.GarbageCount) error {
 	for batch := range chunks(found) {
 		err := s.tx(ctx, func(tx *gorm.DB) error {
@@ -103,8 +103,8 @@ func (s *receipts) countGarbage(tx *gorm.DB, c taskstore.GarbageCount) error {
 	return run(tx, stmt("UPDATE receipts SET objects=objects+?, object_bytes=object_bytes+? WHERE id=?", c.Objects, c.Bytes, g.ReceiptID))
 }
 
-// SettleReceipts completes up to limit receipts of which nothing is left. sign,
-// which may be nil, sets the signature of what is stored.
+// SettleReceipts completes up to limit receipts that have nothing left to remove.
+// sign, which may be nil, signs the stored receipt.
 func (s *receipts) SettleReceipts(ctx context.Context, limit int, sign func(*taskstore.Receipt) error) (int, error) {
 	const settled = "state='pending' AND pass>=? AND NOT EXISTS (SELECT 1 FROM garbage g WHERE g.receipt_id=receipts.id)"
 	rows, err := all[receiptRow](s.write(ctx), "SELECT * FROM receipts WHERE "+settled+" ORDER BY next_at, id LIMIT ?", purgePasses, limit)
@@ -148,7 +148,7 @@ func (s *receipts) digestDocuments(ctx context.Context, id string) (string, erro
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// sumReceipt is a pending receipt as it stands.
+// sumReceipt returns the current state of a pending receipt.
 func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*taskstore.Receipt, error) {
 	r := &taskstore.Receipt{Format: taskstore.ReceiptFormat, ID: row.ID, TenantID: row.TenantID, DatasetID: row.DatasetID, Kind: taskstore.ReceiptKind(row.Kind),
 		State: taskstore.ReceiptPending, DocumentIDs: []string{}, Kept: []taskstore.KeptCopy{}, RequestedAt: toTime(row.CreatedAt)}
@@ -182,7 +182,7 @@ func (s *receipts) sumReceipt(ctx context.Context, row *receiptRow) (*taskstore.
 		return nil, err
 	}
 	live := setOf(ids)
-	// One that was deleted meanwhile, perhaps by the same request, keeps nothing.
+	// A document deleted meanwhile, perhaps by the same request, keeps nothing.
 	r.Kept = slices.DeleteFunc(r.Kept, func(k taskstore.KeptCopy) bool { return !live[k.HeldBy] })
 	slices.SortFunc(r.Kept, func(a, b taskstore.KeptCopy) int {
 		return cmp.Or(strings.Compare(a.DocumentID, b.DocumentID), strings.Compare(a.HeldBy, b.HeldBy))
@@ -201,8 +201,7 @@ func (s *receipts) receipt(ctx context.Context, row *receiptRow) (*taskstore.Rec
 	return &r, nil
 }
 
-// Receipts lists those of a dataset, also of one that is gone, or of all for
-// "".
+// Receipts lists the receipts of a dataset, even of a deleted one, or all for "".
 func (s *receipts) Receipts(ctx context.Context, tenantID, datasetID string, p taskstore.Page) ([]taskstore.Receipt, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)

@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// rolledUpKey is where the number of the last event stands that is in the
-	// sums.
+	// rolledUpKey is the key of the sequence number of the last event in the sums.
 	rolledUpKey = "rolled_up"
-	// rollUpEvents is how many events one roll-up looks at.
+	// rollUpEvents is how many events one roll-up reads.
 	rollUpEvents = 5000
 	// keepMinutes is how long the sums are kept.
 	keepMinutes = 31 * 24 * time.Hour
@@ -25,7 +24,7 @@ const (
 // attemptEnds are the kinds of event that end an attempt at a task.
 var attemptEnds = []string{sheaf.EventDone, sheaf.EventFailed, sheaf.EventDead, sheaf.EventLost}
 
-// attemptEnd is an event of these, with what its task was.
+// attemptEnd is one of these events, with the cost and result of its task.
 type attemptEnd struct {
 	Seq                    int64
 	TenantID, Kind, Result string
@@ -35,7 +34,7 @@ type attemptEnd struct {
 
 const attemptColumns = "SELECT e.seq, e.tenant_id, e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"
 
-// stages are the times of what ran, if anything did.
+// stages returns the times of the stages that ran, if any.
 func (e attemptEnd) stages() (times []sheaf.StageTime, ran bool) {
 	var result struct {
 		Reused bool              `json:"reused"`
@@ -47,7 +46,7 @@ func (e attemptEnd) stages() (times []sheaf.StageTime, ran bool) {
 	return result.Stages, true
 }
 
-// minuteRow sums what a tenant's tasks were in one minute since 1970.
+// minuteRow sums a tenant's tasks of one minute, counted since 1970.
 type minuteRow struct {
 	TenantID            string
 	Minute              int64
@@ -69,8 +68,8 @@ func (m *minuteRow) add(e attemptEnd) {
 	}
 }
 
-// RollUp adds the next events of the log to the sums of their minutes and
-// returns how many it looked at. Of two that do so at once one adds nothing.
+// RollUp adds the next events of the log to the sums of their minutes and returns
+// how many it read. Of two concurrent calls one adds nothing.
 func (s *events) RollUp(ctx context.Context) (n int, err error) {
 	err = insertRows(s.w.WithContext(ctx), "queue_meta", []string{"k", "v"}, [][]any{{rolledUpKey, "0"}}, s.d.noop("k"))
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *events) RollUp(ctx context.Context) (n int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		res := tx.Exec("UPDATE queue_meta SET v=? WHERE k=? AND v=?", strconv.FormatInt(until, 10), rolledUpKey, strconv.FormatInt(from, 10))
 		if res.Error != nil || res.RowsAffected == 0 {
-			return res.Error // another keeper has added these
+			return res.Error // another keeper added these
 		}
 		for _, m := range sums {
 			var before []minuteRow
@@ -132,7 +131,7 @@ func (s *events) RollUp(ctx context.Context) (n int, err error) {
 	return int(until - from), translate(err)
 }
 
-// rolledUp is the last event that is in the sums.
+// rolledUp returns the last event that is in the sums.
 func (s *events) rolledUp(ctx context.Context) (int64, error) {
 	text, err := s.Meta(ctx, rolledUpKey)
 	if err != nil || text == "" {
@@ -141,8 +140,8 @@ func (s *events) rolledUp(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// settled is the last of the next events after from in front of which nothing
-// can still appear; from when there is none.
+// settled returns the last of the next events after from that no event can precede
+// anymore; from if there is none.
 func (s *events) settled(ctx context.Context, from int64) (int64, error) {
 	var seqs []int64
 	if err := scan(s.read(ctx).Raw(fmt.Sprintf("SELECT seq FROM (SELECT seq FROM events WHERE seq>? ORDER BY seq LIMIT %d) x ORDER BY seq DESC LIMIT 1", rollUpEvents), from), &seqs); err != nil || len(seqs) == 0 {
@@ -158,8 +157,8 @@ func (s *events) settled(ctx context.Context, from int64) (int64, error) {
 	return max(young-1, from), nil
 }
 
-// minutes reads the sums from a minute on, of so many minutes each, and up to
-// which event they are. Only those of single minutes have times of stages.
+// minutes reads the sums from a minute on, step minutes per row, and the last event
+// they include. Only rows of single minutes have stage times.
 func (s *events) minutes(ctx context.Context, tenantID string, first, step int64) (rows []minuteRow, until int64, err error) {
 	var w where
 	w.add("minute>=?", first)

@@ -22,9 +22,8 @@ func flag(b bool) int {
 	return 0
 }
 
-// The rows as they are stored. Times are milliseconds, 0 for "not set"; JSON
-// is text, "" for "none" where the column says so. Nothing outside this
-// package sees them.
+// The rows as stored. Times are milliseconds, 0 for "not set"; JSON is text, "" for
+// "none" where the column says so. Only this package sees them.
 
 type tenantRow struct {
 	ID        string `gorm:"primaryKey"`
@@ -76,7 +75,7 @@ type datasetRow struct {
 
 func (datasetRow) TableName() string { return "datasets" }
 
-// toDomain leaves Documents and Chunks to be counted.
+// toDomain leaves Documents and Chunks for the caller to count.
 func (r datasetRow) toDomain(v vault) sheaf.Dataset {
 	d := sheaf.Dataset{ID: r.ID, TenantID: r.TenantID, Name: r.Name, Paused: r.Paused != 0, CreatedAt: toTime(r.CreatedAt), UpdatedAt: toTime(r.UpdatedAt)}
 	decode(v.reveal(r.TenantID, r.ParseConfig), &d.ParseConfig)
@@ -92,7 +91,7 @@ type jobRow struct {
 	Paused     int
 	Statistics string
 	Name       string
-	Files      string // JSON list of the first
+	Files      string // JSON list of the first files
 	Requester  string
 	OpenUntil  int64
 	OpenFor    int64
@@ -101,8 +100,8 @@ type jobRow struct {
 
 func (jobRow) TableName() string { return "jobs" }
 
-// toDomain fills what the row itself holds; the rest is summed over the
-// job's documents and tasks.
+// toDomain sets what the row itself holds; the rest is summed over the job's
+// documents and tasks.
 func (r jobRow) toDomain() sheaf.Job {
 	j := sheaf.Job{ID: r.ID, TenantID: r.TenantID, DatasetID: r.DatasetID, Kind: sheaf.JobKind(r.Kind), Paused: r.Paused != 0, CreatedAt: toTime(r.CreatedAt),
 		Name: r.Name, Requester: r.Requester, OpenUntil: toTime(r.OpenUntil)}
@@ -114,7 +113,7 @@ func (r jobRow) toDomain() sheaf.Job {
 	return j
 }
 
-// nameByFiles calls a job of n files by the first of them.
+// nameByFiles names a job of n files after the first of them.
 func nameByFiles(first []string, n int) string {
 	switch more := n - len(first); {
 	case more > 0 && len(first) > 0:
@@ -153,7 +152,7 @@ type documentRow struct {
 	DuplicateOf string
 	ParentID    string
 	RootID      string // the outermost archive
-	ParentGen   int    // the newest generation of the parent that holds it
+	ParentGen   int    // the parent's newest generation that contains it
 	Depth       int
 	MemberPath  string
 	JobID       string
@@ -239,14 +238,14 @@ type taskRow struct {
 	Cost              int
 	Lane              int
 	State             string
-	Paused            int // 1 for held, and 2 more for a task of a pool
+	Paused            int // 1 if held, plus 2 for a task of a pool
 	Epoch             int64
 	WorkerID          string
 	LeaseUntil        int64
 	RunAt             int64
 	Phase             int
-	Place             int64 // 0 where a version that knew none wrote the task
-	EnqueuedAt        int64 // 0: no queue is known to hold it
+	Place             int64 // 0 in tasks of versions without places
+	EnqueuedAt        int64 // 0: not known to be in any queue
 	Attempts          int
 	FailCount         int
 	LostCount         int
@@ -257,7 +256,7 @@ type taskRow struct {
 	OnFailure         string
 	ReuseKey          string
 	Digest            string
-	RangeID           string // "" also once the range went to the garbage
+	RangeID           string // "" also after the range went to the garbage
 	ArtifactKey       string
 	ChunkCount        int
 	TokenCount        int
@@ -271,7 +270,7 @@ type taskRow struct {
 	StartedAt         int64
 	FinishedAt        int64
 
-	Now     int64 // the database's time, of a query that asks for it
+	Now     int64 // the database's time, in queries that select it
 	Deleted int   // whether its document is deleted, likewise
 }
 
@@ -284,9 +283,9 @@ const taskFields = `id, tenant_id, dataset_id, doc_id, job_id, gen, kind, node, 
 	lease_until, run_at, phase, place, enqueued_at, attempts, fail_count, lost_count, unmet, cancel_requested_at, done_epoch, pool, on_failure, reuse_key, digest, range_id,
 	artifact_key, chunk_count, token_count, reused, payload, result, failure, failure_code, trace, created_at, started_at, finished_at`
 
-// fields is where the columns of taskFields, the database's time and whether
-// the document is deleted are scanned to. gorm would look each of them up by its
-// name, row by row, which is most of what a claim takes here.
+// fields returns the scan destinations for the columns of taskFields, the database's
+// time and whether the document is deleted. gorm would look up each column by name
+// for each row, which is most of the time of a claim in this process.
 func (r *taskRow) fields() []any {
 	return []any{
 		&r.ID, &r.TenantID, &r.DatasetID, &r.DocID, &r.JobID, &r.Gen, &r.Kind, &r.Node, &r.Unit, &r.FromUnit, &r.ToUnit, &r.Cost, &r.Lane, &r.State,
@@ -310,7 +309,7 @@ func (r *taskRow) toDomain(v vault) sheaf.Task {
 		t.Payload = json.RawMessage(v.reveal(r.TenantID, r.Payload))
 	}
 	decode(r.Result, &t.Result)
-	// The columns say what can still be listed; the JSON is history.
+	// The columns decide what can still be listed; the JSON is history.
 	if r.RangeID == "" {
 		t.Result.FormerArtifact = t.Result.ArtifactKey
 	}
@@ -339,7 +338,7 @@ type eventRow struct {
 	SubjectID string // the task, or the document for EventDocument
 	Epoch     int64  // of the task, or the document's generation
 	Kind      string
-	N         int64 // tells events of one subject, epoch and kind apart; 0 for transitions
+	N         int64 // distinguishes events of one subject, epoch and kind; 0 for transitions
 	WorkerID  string
 	Level     string
 	Text      string
@@ -425,8 +424,8 @@ func toMillis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// encode writes v as JSON. The values are the package's own structs, maps and
-// RawMessages; one that is no JSON becomes null rather than a broken row.
+// encode returns v as JSON. The values are the package's own structs, maps and
+// RawMessages; an invalid one becomes null rather than a broken row.
 func encode(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -451,9 +450,9 @@ func encodeMap(m map[string]string) string {
 	return encode(m)
 }
 
-// decode reads JSON that encode wrote; "" leaves v as it is. Results of ranges
-// are read by the hundred when a document is planned and finished: encoding/json
-// takes five times as long for them, a twentieth of what a changed page costs.
+// decode reads JSON that encode wrote; "" leaves v unchanged. Planning and finishing
+// a document reads hundreds of range results: encoding/json takes five times as long
+// for them, a twentieth of the cost of a changed page.
 func decode(s string, v any) {
 	if s != "" {
 		_ = fastjson.Unmarshal([]byte(s), v)
@@ -476,7 +475,7 @@ func decodeFailure(s string) *sheaf.Failure {
 	return &f
 }
 
-// clip cuts s to at most n bytes of whole runes.
+// clip truncates s to at most n bytes without splitting a rune.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -495,7 +494,7 @@ func (s *handle) toTask(r taskRow) sheaf.Task                  { return r.toDoma
 func (s *handle) toWebhook(r webhookRow) taskstore.Webhook     { return r.toDomain(s.vault) }
 func (s *handle) toUpload(r uploadRow) taskstore.PartialUpload { return r.toDomain(s.vault) }
 
-// value is what p points at, or zero.
+// value returns what p points at, or the zero value.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

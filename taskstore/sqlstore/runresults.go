@@ -11,10 +11,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// visibleRun holds for a result r of a run, whose document is d, that search may
-// show. Results are dropped with the first source that goes or changes; this
-// keeps them from being seen, too, where a version of the program did it that
-// knows of no results.
+// visibleRun is the condition that search may show a run's result r, whose document
+// is d. Results are dropped with the first source that is deleted or changed; this
+// also hides them if an older version of the program, which knows of no results,
+// changed the source.
 const visibleRun = ` AND d.deleted_at=0 AND NOT EXISTS (SELECT 1 FROM run_result_sources x LEFT JOIN documents o ON o.id=x.doc_id AND o.deleted_at=0 AND o.live_gen=x.gen
 	WHERE x.range_id=r.range_id AND o.id IS NULL)`
 
@@ -35,10 +35,10 @@ func (r resultRow) toDomain() taskstore.RunResult {
 	return taskstore.RunResult{RangeID: r.RangeID, Kind: sheaf.TaskKind(r.Kind), DocumentID: r.DocID, Name: r.Name, Layer: r.Layer, Chunks: r.ChunkCount, Tokens: r.TokenCount}
 }
 
-// PutRunResult shows a result that is written, in place of others, under the
-// claim of the run's task. Its range was reserved. ErrStale when the claim is
-// over, ErrNotFound when a source was deleted, parsed anew or edited meanwhile:
-// then the range is left to the collector.
+// PutRunResult publishes a written result in place of others, under the claim of the
+// run's task. Its range was reserved. ErrStale when the claim has ended, ErrNotFound
+// when a source was deleted, parsed again or edited meanwhile: then the range is
+// left to the collector.
 func (s *runs) PutRunResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult, instead []string) error {
 	if len(r.Sources) == 0 || len(r.Sources) > taskstore.MaxRunSources {
 		return fmt.Errorf("%w: a result of a run has 1 to %d sources, not %d", sheaf.ErrInvalid, taskstore.MaxRunSources, len(r.Sources))
@@ -91,9 +91,10 @@ func (s *runs) PutRunResult(ctx context.Context, c sheaf.Claim, r taskstore.RunR
 	})
 }
 
-// PutNodeResult shows a result of a node of a flow over the whole document once the
-// generation that it is of is live, in place of what an attempt before left. The claim
-// is that of the node's task. Its range was reserved. ErrStale when the claim is over.
+// PutNodeResult publishes a result of a flow's node over the whole document, in
+// place of what an earlier attempt left, once its generation is live. The claim is
+// that of the node's task. Its range was reserved. ErrStale when the claim has
+// ended.
 func (s *runs) PutNodeResult(ctx context.Context, c sheaf.Claim, r taskstore.RunResult) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocumentOf(tx, c.TaskID)
@@ -160,9 +161,8 @@ func (s *runs) DropRunResults(ctx context.Context, c sheaf.Claim, rangeIDs []str
 	return nil
 }
 
-// RunResults lists the results of a kind over a dataset that may be seen, by
-// range id; those of one document for which it is not "". Their sources are left
-// out.
+// RunResults lists the visible results of a kind over a dataset by range id; if
+// documentID is set, only those of that document. Their sources are omitted.
 func (s *runs) RunResults(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, documentID, after string, limit int) ([]taskstore.RunResult, error) {
 	q, args := "", []any{tenantID, datasetID, string(kind), after}
 	if documentID != "" {
@@ -172,8 +172,8 @@ func (s *runs) RunResults(ctx context.Context, tenantID, datasetID string, kind 
 	return mapped(rows, resultRow.toDomain), err
 }
 
-// RunForecast counts what a run of a kind over a dataset would find now. Where its
-// options are not those of the run before, no document has what it makes.
+// RunForecast counts what a run of a kind over a dataset would find now. If its
+// options differ from the previous run's, no document counts as current.
 func (s *runs) RunForecast(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, sameOptions bool) (taskstore.RunForecast, error) {
 	f, err := one[taskstore.RunForecast](s.read(ctx), "dataset", datasetID, `SELECT COUNT(*) AS documents, COALESCE(SUM(x.has), 0) AS current,
 		COALESCE(SUM(CASE WHEN x.has=1 THEN 0 ELSE x.chunk_count END), 0) AS chunks, COALESCE(SUM(CASE WHEN x.has=1 THEN 0 ELSE x.token_count END), 0) AS tokens FROM (
@@ -185,16 +185,16 @@ func (s *runs) RunForecast(ctx context.Context, tenantID, datasetID string, kind
 	return *f, nil
 }
 
-// RunsDue lists the newest runs that ended so long ago that the next shall begin
-// by itself, the oldest first. Whether documents have changed is not looked at.
+// RunsDue lists the newest runs that ended long enough ago for the next to start
+// automatically, oldest first. It does not check whether documents changed.
 func (s *runs) RunsDue(ctx context.Context, limit int) ([]taskstore.DatasetRun, error) {
 	rows, err := all[runRow](s.read(ctx), s.sql(runQuery+` WHERE r.auto_update>0 AND t.state='done' AND r.ended_at>0 AND r.ended_at+r.auto_update<=@now AND r.outcome<>'parked'
 		AND NOT EXISTS (SELECT 1 FROM dataset_runs n WHERE n.dataset_id=r.dataset_id AND n.kind=r.kind AND n.number>r.number) ORDER BY r.ended_at, r.id LIMIT ?`), limit)
 	return mapped(rows, runRow.toDomain), err
 }
 
-// dropResults removes from search, and hands to the collector, what holds text of
-// documents that are deleted, under a receipt, or that changed.
+// dropResults removes from search, and hands to the collector, results with text of
+// documents that changed or, with a receipt, were deleted.
 func (s *handle) dropResults(tx *gorm.DB, receiptID string, documentIDs []string) error {
 	ids, err := byIDs[string](tx, sortedUnique(documentIDs), "SELECT DISTINCT range_id FROM run_result_sources WHERE doc_id IN ? ORDER BY range_id")
 	if err != nil || len(ids) == 0 {
@@ -229,8 +229,8 @@ func (s *handle) dropRows(tx *gorm.DB, receiptID string, grace time.Duration, ro
 	return nil
 }
 
-// dropSomeResults drops up to a batch of the results of a kind over a dataset,
-// and says whether there may be more.
+// dropSomeResults drops up to a batch of the results of a kind over a dataset, and
+// reports whether there may be more.
 func (s *handle) dropSomeResults(tx *gorm.DB, datasetID string, kind sheaf.TaskKind) (more bool, err error) {
 	rows, err := all[resultRow](tx, "SELECT * FROM run_results WHERE dataset_id=? AND kind=? ORDER BY range_id LIMIT ?", datasetID, string(kind), purgeRows)
 	if err != nil {

@@ -21,7 +21,7 @@ type runRow struct {
 	TenantID  string
 	TaskID    string
 	Options   string // JSON
-	Outcome   string // "" while the task says where the run stands
+	Outcome   string // "" while the task has the run's state
 	Cause     string
 	Progress  string // JSON
 	Result    string // JSON
@@ -29,13 +29,13 @@ type runRow struct {
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 	EndedAt   int64
 
-	TaskState    string // "" for a task that is gone
+	TaskState    string // "" if the task is gone
 	TaskStarted  int64
 	TaskFinished int64
 	TaskFailure  string
 }
 
-// runQuery reads runs with where their tasks stand.
+// runQuery reads runs with the state of their tasks.
 const runQuery = `SELECT r.*, COALESCE(t.state, '') AS task_state, COALESCE(t.started_at, 0) AS task_started, COALESCE(t.finished_at, 0) AS task_finished,
 	COALESCE(t.failure, '') AS task_failure FROM dataset_runs r LEFT JOIN tasks t ON t.id=r.task_id`
 
@@ -57,7 +57,7 @@ func (r runRow) toDomain() taskstore.DatasetRun {
 	return d
 }
 
-// state is that of the task while it is open or ended without being done.
+// state returns the task's state while it is open or if it ended without success.
 func (r runRow) state() taskstore.RunState {
 	switch sheaf.TaskState(r.TaskState) {
 	case sheaf.TaskRunning:
@@ -72,8 +72,8 @@ func (r runRow) state() taskstore.RunState {
 	return taskstore.RunQueued
 }
 
-// lockRuns locks a dataset against other starts, and answers its runs of a kind,
-// the newest first.
+// lockRuns locks a dataset against other starts, and returns its runs of a kind,
+// newest first.
 func (s *runs) lockRuns(tx *gorm.DB, tenantID, datasetID string, kind sheaf.TaskKind) ([]runRow, error) {
 	if _, err := one[string](tx, "dataset", datasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, tenantID, datasetID); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *runs) lockRuns(tx *gorm.DB, tenantID, datasetID string, kind sheaf.Task
 	return all[runRow](tx, runQuery+" WHERE r.dataset_id=? AND r.kind=? ORDER BY r.number DESC LIMIT 100", datasetID, string(kind))
 }
 
-// openRun refuses what would run beside a run that is open.
+// openRun fails if one of the runs is open.
 func openRun(rows []runRow) error {
 	for _, r := range rows {
 		if r.state().Open() {
@@ -91,9 +91,9 @@ func openRun(rows []runRow) error {
 	return nil
 }
 
-// StartRun begins a run of r.Kind over the documents of a dataset that are live
-// now. *RunOpen while another of the kind is open. The oldest runs beyond MaxRuns
-// are forgotten.
+// StartRun starts a run of r.Kind over the dataset's currently live documents.
+// *RunOpen while another of the kind is open. The oldest runs beyond MaxRuns are
+// removed.
 func (s *runs) StartRun(ctx context.Context, r taskstore.DatasetRun, trace string) (*taskstore.DatasetRun, error) {
 	if len(r.Options.Config) > taskstore.MaxRunResult {
 		return nil, fmt.Errorf("%w: the configuration of a run has %d bytes; at most %d are taken", sheaf.ErrInvalid, len(r.Options.Config), taskstore.MaxRunResult)
@@ -136,8 +136,8 @@ func (s *runs) StartRun(ctx context.Context, r taskstore.DatasetRun, trace strin
 	return s.Run(ctx, r.TenantID, r.DatasetID, r.ID)
 }
 
-// queueRun writes the task of a run. It belongs to no document and no job, so
-// that neither the progress nor the state of one can be touched by it.
+// queueRun creates the task of a run. It belongs to no document and no job, so it
+// cannot affect the progress or state of one.
 func (s *runs) queueRun(tx *gorm.DB, r taskstore.DatasetRun, trace string) error {
 	now, err := s.clockTime(tx)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *runs) queueRun(tx *gorm.DB, r taskstore.DatasetRun, trace string) error
 	return s.insertTasks(tx, base, []sheaf.NewTask{{ID: r.TaskID, Kind: r.Kind, Node: r.TaskID, Cost: 1, Payload: json.RawMessage(encode(map[string]string{"run": r.ID}))}})
 }
 
-// forgetRuns forgets runs that are over, and the documents that they read.
+// forgetRuns removes runs that have ended, and the list of documents they read.
 func forgetRuns(tx *gorm.DB, rows []runRow) error {
 	for _, r := range rows {
 		if err := run(tx, stmt("DELETE FROM dataset_run_documents WHERE run_id=?", r.ID), stmt("DELETE FROM dataset_runs WHERE id=?", r.ID),
@@ -158,9 +158,9 @@ func forgetRuns(tx *gorm.DB, rows []runRow) error {
 	return nil
 }
 
-// ResumeRun queues a run anew that is parked, partial, failed or canceled, over
-// the documents that it began with. ErrConflict for one that has succeeded, or
-// that a newer one has followed.
+// ResumeRun queues a parked, partial, failed or canceled run again, over the
+// documents it started with. ErrConflict if it succeeded, or if there is a newer
+// one.
 func (s *runs) ResumeRun(ctx context.Context, tenantID, datasetID, id string, options taskstore.RunOptions, trace string) (*taskstore.DatasetRun, error) {
 	err := s.tx(ctx, func(tx *gorm.DB) error {
 		found, err := one[runRow](tx, "run", id, runQuery+" WHERE r.id=? AND r.tenant_id=? AND r.dataset_id=?", id, tenantID, datasetID)
@@ -195,8 +195,8 @@ func (s *runs) ResumeRun(ctx context.Context, tenantID, datasetID, id string, op
 	return s.Run(ctx, tenantID, datasetID, id)
 }
 
-// CancelRun stops a run: at once while it waits, else as soon as its executor
-// hears of it. ErrConflict for one that is over.
+// CancelRun stops a run: immediately while it waits, otherwise as soon as its
+// executor is notified. ErrConflict if it has ended.
 func (s *runs) CancelRun(ctx context.Context, tenantID, datasetID, id string) (receipt taskstore.CancelReceipt, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		found, err := one[runRow](tx, "run", id, runQuery+" WHERE r.id=? AND r.tenant_id=? AND r.dataset_id=?", id, tenantID, datasetID)
@@ -216,8 +216,8 @@ func (s *runs) CancelRun(ctx context.Context, tenantID, datasetID, id string) (r
 	return receipt, err
 }
 
-// Runs lists the runs over a dataset, the newest first; those of one kind, or of
-// all for "". Behind is not counted.
+// Runs lists the runs of a kind, or of all for "", over a dataset, newest first.
+// Behind is not counted.
 func (s *runs) Runs(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind, p taskstore.Page) ([]taskstore.DatasetRun, string, error) {
 	var w where
 	w.add("r.dataset_id=? AND r.tenant_id=?", datasetID, tenantID)
@@ -225,7 +225,7 @@ func (s *runs) Runs(ctx context.Context, tenantID, datasetID string, kind sheaf.
 	return page(s.read(ctx), runQuery, w, "r.id", p, func(r runRow) string { return r.ID }, runRow.toDomain)
 }
 
-// Run reads a run, and how many documents it is behind.
+// Run reads a run, and counts how many documents it is behind.
 func (s *runs) Run(ctx context.Context, tenantID, datasetID, id string) (*taskstore.DatasetRun, error) {
 	row, err := one[runRow](s.write(ctx), "run", id, runQuery+" WHERE r.id=? AND r.tenant_id=? AND r.dataset_id=?", id, tenantID, datasetID)
 	if err != nil {
@@ -236,7 +236,7 @@ func (s *runs) Run(ctx context.Context, tenantID, datasetID, id string) (*taskst
 		text string
 		args []any
 	}{
-		// Those that came or changed, and those that are gone.
+		// New or changed documents, and deleted ones.
 		{`SELECT COUNT(*) FROM documents d LEFT JOIN dataset_run_documents r ON r.run_id=? AND r.doc_id=d.id
 			WHERE d.tenant_id=? AND d.dataset_id=? AND d.deleted_at=0 AND d.live_gen>0 AND (r.gen IS NULL OR r.gen<>d.live_gen)`, []any{id, tenantID, datasetID}},
 		{`SELECT COUNT(*) FROM dataset_run_documents r LEFT JOIN documents d ON d.id=r.doc_id AND d.deleted_at=0 AND d.live_gen>0 WHERE r.run_id=? AND d.id IS NULL`, []any{id}},
@@ -250,7 +250,7 @@ func (s *runs) Run(ctx context.Context, tenantID, datasetID, id string) (*taskst
 	return &d, nil
 }
 
-// WipeRuns removes what runs of a kind left over a dataset, and forgets the runs.
+// WipeRuns removes the results of a kind's runs over a dataset, and the runs.
 // *RunOpen while one is open.
 func (s *runs) WipeRuns(ctx context.Context, tenantID, datasetID string, kind sheaf.TaskKind) (wiped int, err error) {
 	for more := true; more && err == nil; {
@@ -277,9 +277,9 @@ func (s *runs) wipeSome(ctx context.Context, tenantID, datasetID string, kind sh
 	return wiped, more, err
 }
 
-// dropRuns stops and forgets the runs over a dataset that is deleted.
+// dropRuns stops and removes the runs over a deleted dataset.
 func (s *datasets) dropRuns(tx *gorm.DB, datasetID string) error {
-	// Its documents, and with them what they were sources of, are gone already.
+	// Its documents, and with them the results they were sources of, are gone already.
 	if err := run(tx, stmt("DELETE FROM run_result_sources WHERE range_id IN (SELECT range_id FROM run_results WHERE dataset_id=?)", datasetID),
 		stmt("DELETE FROM run_results WHERE dataset_id=?", datasetID)); err != nil {
 		return err
@@ -298,8 +298,8 @@ func (s *datasets) dropRuns(tx *gorm.DB, datasetID string) error {
 	return forgetRuns(tx, rows)
 }
 
-// heldRun locks the run of a task that is held under a claim. ErrStale when the
-// claim is over, or a newer run has followed: it alone may write.
+// heldRun locks the run whose task is held under a claim. ErrStale when the claim
+// has ended, or if there is a newer run: only the newest may write.
 func (s *handle) heldRun(tx *gorm.DB, c sheaf.Claim) (*runRow, error) {
 	held, err := first[taskRow](tx, "SELECT id, dataset_id, kind FROM tasks WHERE id=? AND state='running' AND epoch=?"+s.d.lock, c.TaskID, c.Epoch)
 	if err != nil {
@@ -318,7 +318,7 @@ func (s *handle) heldRun(tx *gorm.DB, c sheaf.Claim) (*runRow, error) {
 	return newest, nil
 }
 
-// HeldRun is the run whose task is held under a claim.
+// HeldRun returns the run whose task is held under a claim.
 func (s *runs) HeldRun(ctx context.Context, c sheaf.Claim) (out *taskstore.DatasetRun, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.heldRun(tx, c)
@@ -332,7 +332,7 @@ func (s *runs) HeldRun(ctx context.Context, c sheaf.Claim) (out *taskstore.Datas
 	return out, err
 }
 
-// ReportRun writes how far a run is.
+// ReportRun stores a run's progress.
 func (s *runs) ReportRun(ctx context.Context, c sheaf.Claim, p taskstore.RunProgress) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.heldRun(tx, c)
@@ -343,7 +343,7 @@ func (s *runs) ReportRun(ctx context.Context, c sheaf.Claim, p taskstore.RunProg
 	})
 }
 
-// endRun writes what a run came to whose task was done in this transaction.
+// endRun stores the outcome of a run whose task was done in this transaction.
 func (s *handle) endRun(tx *gorm.DB, t *taskRow, end *taskstore.RunEnd) error {
 	if len(end.Result) > taskstore.MaxRunResult {
 		return fmt.Errorf("%w: the result of a run has %d bytes, more than %d", sheaf.ErrInvalid, len(end.Result), taskstore.MaxRunResult)
@@ -356,9 +356,8 @@ func (s *handle) endRun(tx *gorm.DB, t *taskRow, end *taskstore.RunEnd) error {
 	return err
 }
 
-// RunDocuments lists documents that a run reads, by id, as far as they are still
-// live in the version that they were when it began: the others are behind, and
-// the next run takes them.
+// RunDocuments lists documents of a run, by id, that are still live in the version
+// they had when it started: the others are behind, and the next run reads them.
 func (s *runs) RunDocuments(ctx context.Context, runID, after string, limit int) ([]taskstore.RunDocument, error) {
 	type row struct {
 		DocID, Name, MediaType, RangeID, ArtifactKey string
@@ -400,8 +399,8 @@ func (s *runs) RunDocuments(ctx context.Context, runID, after string, limit int)
 	return out, nil
 }
 
-// RunItems lists the blobs in which the answer to what was asked may be, by its
-// name: that of the document first, then of a few others of the tenant.
+// RunItems lists the blobs that may hold the answer to a question, by its name: the
+// document's first, then a few of other documents of the tenant.
 func (s *runs) RunItems(ctx context.Context, tenantID, name, documentID string) ([]string, error) {
 	const most = 8
 	keys, err := all[string](s.read(ctx), "SELECT blob_key FROM run_items WHERE tenant_id=? AND name=? ORDER BY CASE WHEN doc_id=? THEN 0 ELSE 1 END, doc_id LIMIT ?", tenantID, name, documentID, most)
@@ -411,9 +410,9 @@ func (s *runs) RunItems(ctx context.Context, tenantID, name, documentID string) 
 	return keys, nil
 }
 
-// NoteRunItem notes the blob in which an answer will be for the documents whose
-// text it is about: with the first of them that is deleted it goes to the
-// collector. ErrNotFound when one of them is deleted already.
+// NoteRunItem records the blob that will hold an answer, for the documents whose
+// text it is about: when the first of them is deleted, the collector removes it.
+// ErrNotFound if one of them is deleted already.
 func (s *runs) NoteRunItem(ctx context.Context, tenantID, name, blobKey string, documentIDs []string) error {
 	ids := sortedUnique(documentIDs)
 	return s.tx(ctx, func(tx *gorm.DB) error {
@@ -429,7 +428,7 @@ func (s *runs) NoteRunItem(ctx context.Context, tenantID, name, blobKey string, 
 	})
 }
 
-// purgeRuns removes every answer that the text of a deleted document was part of.
+// purgeRuns removes every answer that used the text of a deleted document.
 func (s *deletions) purgeRuns(ctx context.Context, _ *receiptRow, id string) error {
 	for {
 		n := 0
@@ -447,7 +446,7 @@ func (s *deletions) purgeRuns(ctx context.Context, _ *receiptRow, id string) err
 			if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
 				return err
 			}
-			// Rows of other documents that share an answer go with it.
+			// Other documents' rows for a shared answer are deleted with it.
 			names, err := byIDs[string](tx, keys, "SELECT DISTINCT name FROM run_items WHERE blob_key IN ? AND doc_id=? ORDER BY name", id)
 			if err != nil {
 				return err

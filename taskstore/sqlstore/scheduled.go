@@ -11,8 +11,8 @@ import (
 	"sheaf"
 )
 
-// notBefore finds the time that jobs wait for, of those that have tasks which
-// wait for one: all of a job wait for the same.
+// notBefore returns the start time of the jobs that have scheduled tasks: all tasks
+// of a job wait for the same time.
 func notBefore(db *gorm.DB, jobIDs []string) (map[string]time.Time, error) {
 	found := map[string]time.Time{}
 	for batch := range slices.Chunk(sortedUnique(jobIDs), 50) {
@@ -32,7 +32,7 @@ func notBefore(db *gorm.DB, jobIDs []string) (map[string]time.Time, error) {
 	return found, nil
 }
 
-// addNotBefore tells of queued documents what time they wait for.
+// addNotBefore sets the start time of queued documents.
 func addNotBefore(db *gorm.DB, docs []sheaf.Document) error {
 	var jobs []string
 	for i := range docs {

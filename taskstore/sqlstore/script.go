@@ -17,12 +17,12 @@ type statement struct {
 	args []any
 }
 
-// script is statements that go to the engine one after the other, or together
-// where it takes more than one at once.
+// script is a list of statements that are sent to the engine one by one, or together
+// if it accepts several at once.
 type script []statement
 
-// add appends a statement. A list of ids among the arguments fills its question
-// mark in as (?, ?, …); there must be one for each argument, and no other.
+// add appends a statement. A list of ids among the arguments expands its question
+// mark to (?, ?, …); there must be exactly one question mark per argument.
 func (c *script) add(text string, args ...any) {
 	parts := strings.Split(text, "?")
 	var b strings.Builder
@@ -43,11 +43,11 @@ func (c *script) add(text string, args ...any) {
 	*c = append(*c, statement{b.String(), flat})
 }
 
-// raw is SQL that insert puts into the statement as it is.
+// raw is SQL that insert puts into the statement verbatim.
 type raw string
 
-// insert appends what writes rows of equal width, in as few statements as the
-// engines' bounds on parameters allow. suffix is a conflict clause or "".
+// insert appends statements that insert rows of equal width, as few as the engines'
+// parameter limits allow. suffix is a conflict clause or "".
 func (c *script) insert(table string, columns []string, rows [][]any, suffix string) {
 	const maxParams = 16000 // SQLite takes 32,766, PostgreSQL and MySQL 65,535
 	head := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES "
@@ -88,7 +88,7 @@ func (c script) exec(tx *gorm.DB) error {
 	return nil
 }
 
-// joined is the script as one text.
+// joined returns the script as one text.
 func (c script) joined() (string, []any) {
 	texts, args := make([]string, len(c)), []any(nil)
 	for i, q := range c {
@@ -97,12 +97,12 @@ func (c script) joined() (string, []any) {
 	return strings.Join(texts, "; "), args
 }
 
-// maxRowsSQLite is how many rows one statement writes to SQLite.
+// maxRowsSQLite is the maximum number of rows per INSERT on SQLite.
 const maxRowsSQLite = 64
 
-// insertRows writes rows of equal width. SQLite takes a statement at next to no
-// cost and prepares it at some, and keeps it: it is given powers of two of them,
-// which come again, instead of a statement of its own for each number of rows.
+// insertRows inserts rows of equal width. On SQLite running a statement costs almost
+// nothing, but preparing it does, and it is cached: rows are inserted in powers of
+// two, so that statements repeat, instead of one per number of rows.
 func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffix string) error {
 	var c script
 	if tx.Name() != sqliteDialect.name {
@@ -117,10 +117,10 @@ func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffi
 	return c.exec(tx)
 }
 
-// moveTasks locks tasks, of which some may be ending, and writes what decide
-// makes of them, in a transaction like those of tx; decide is called anew for
-// each attempt. It answers what to write and which of the ending tasks ended;
-// those that waited for these are woken.
+// moveTasks locks tasks, some of which may be ending, and writes what decide returns
+// for them, in a transaction like those of tx; decide is called again on each
+// attempt. It returns what to write and which of the ending tasks ended; the tasks
+// waiting for these are woken.
 func (s *handle) moveTasks(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (writes script, ended []*taskRow)) error {
 	if s.scripts != nil {
 		return again(ctx, func() error { return s.moveByScript(ctx, ids, ending, decide) })
@@ -139,10 +139,10 @@ func (s *handle) moveTasks(ctx context.Context, ids, ending []string, decide fun
 }
 
 // moveByScript is moveTasks in two round trips instead of eight: one begins the
-// transaction and reads, one writes and commits. measured on MariaDB with
-// batches of 7 claims and 7 ends: three quarters of the server's CPU, half of
-// ours and two thirds of the time. A connection on which something failed is
-// closed, which undoes what it has begun.
+// transaction and reads, one writes and commits. Measured on MariaDB with batches of
+// 7 claims and 7 ends: three quarters of the server's CPU, half of ours and two
+// thirds of the time. After an error the connection is closed, which rolls back its
+// transaction.
 func (s *handle) moveByScript(ctx context.Context, ids, ending []string, decide func(tasks map[string]*taskRow) (script, []*taskRow)) (err error) {
 	conn, err := s.scripts.Conn(ctx)
 	if err != nil {

@@ -25,8 +25,8 @@ func (r splitRow) toDomain() taskstore.Split {
 	return s
 }
 
-// AddSplit keeps names of a dataset apart. The same names again are the split that
-// is there. ErrLimit when the dataset would have more than its most.
+// AddSplit keeps names of a dataset apart. For the same names it returns the
+// existing split. ErrLimit if the dataset would have more than taskstore.MaxSplits.
 func (s *splits) AddSplit(ctx context.Context, tenantID, datasetID string, names []string) (*taskstore.Split, error) {
 	names = sortedUnique(names)
 	if len(names) < 2 || len(names) > taskstore.MaxSplitNames {
@@ -40,7 +40,8 @@ func (s *splits) AddSplit(ctx context.Context, tenantID, datasetID string, names
 	var added taskstore.Split
 	list := encodeList(names)
 	err := s.tx(ctx, func(tx *gorm.DB) error {
-		// Of two that add the same at once the second sees that of the first.
+		// Of two concurrent calls with the same names, the second sees the first's
+		// split.
 		if _, err := one[string](tx, "dataset", datasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, tenantID, datasetID); err != nil {
 			return err
 		}
@@ -78,18 +79,18 @@ func (s *splits) Splits(ctx context.Context, tenantID, datasetID string, p tasks
 	return page(s.read(ctx), "SELECT * FROM graph_splits", w, "id", p, func(r splitRow) string { return r.ID }, splitRow.toDomain)
 }
 
-// SplitNames are the names of all splits of a dataset, each a list.
+// SplitNames returns the names of each split of a dataset.
 func (s *splits) SplitNames(ctx context.Context, tenantID, datasetID string) ([][]string, error) {
 	some, _, err := s.Splits(ctx, tenantID, datasetID, taskstore.Page{Limit: taskstore.MaxSplits, Ascending: true})
 	return mapped(some, func(x taskstore.Split) []string { return x.Names }), err
 }
 
-// RemoveSplit takes a split back.
+// RemoveSplit deletes a split.
 func (s *splits) RemoveSplit(ctx context.Context, tenantID, datasetID, id string) error {
 	return changed(s.write(ctx).Exec("DELETE FROM graph_splits WHERE dataset_id=? AND id=? AND tenant_id=?", datasetID, id, tenantID), "split", id)
 }
 
-// dropSplits forgets the splits of a dataset that is deleted.
+// dropSplits deletes the splits of a deleted dataset.
 func dropSplits(tx *gorm.DB, datasetID string) error {
 	return run(tx, stmt("DELETE FROM graph_splits WHERE dataset_id=?", datasetID))
 }

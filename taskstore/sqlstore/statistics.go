@@ -8,16 +8,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// statistics is what SQLite's planner is told about the tables, in the form of
-// its sqlite_stat1: the rows of the table, then for each prefix of the index's
-// columns how many rows have the same values. Without any, it takes each first
-// column to choose ten rows, and so reads all ranges of a tenant to find a
-// hundred of them, or all running tasks to find one.
+// statistics are the table statistics for SQLite's planner, in the form of its
+// sqlite_stat1: the table's row count, then for each prefix of the index's columns
+// how many rows share the same values. Without any, it assumes that each first
+// column selects ten rows, and so reads all ranges of a tenant to find a hundred of
+// them, or all running tasks to find one.
 //
-// The numbers are those of a service in use, not of the file at hand: what a
-// statement's plan is must not depend on the day on which it was measured. A
-// tenant has many rows, a document few; of the states only those are asked for
-// that few tasks are in.
+// The numbers are those of a service in use, not of the current file: a statement's
+// plan must not depend on the day of the measurement. A tenant has many rows, a
+// document few; queries ask only for states that few tasks are in.
 var statistics = []struct{ table, index, stat string }{
 	{"tenants", "sqlite_autoindex_tenants_1", "20 1"},
 	{"api_keys", "sqlite_autoindex_api_keys_1", "100 1"},
@@ -101,14 +100,14 @@ var statistics = []struct{ table, index, stat string }{
 	{"webhook_deliveries", "k_delivery_list", "100000 1000 1"},
 }
 
-// fixStatistics writes the statistics where the file has others.
+// fixStatistics writes the statistics if the file has others.
 func (s *handle) fixStatistics(ctx context.Context) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		var made int
 		if err := scan(tx.Raw("SELECT COUNT(*) FROM sqlite_schema WHERE name='sqlite_stat1'"), &made); err != nil {
 			return err
 		}
-		if made == 0 { // by the one statement that can make it, on a table of a few rows
+		if made == 0 { // by the only statement that can create it, on a table of a few rows
 			if err := tx.Exec("ANALYZE leases").Error; err != nil {
 				return err
 			}
@@ -132,6 +131,6 @@ func (s *handle) fixStatistics(ctx context.Context) error {
 				return fmt.Errorf("statistics of %s: %w", r.Idx, err)
 			}
 		}
-		return tx.Exec("ANALYZE sqlite_schema").Error // reads them again
+		return tx.Exec("ANALYZE sqlite_schema").Error // makes SQLite read them again
 	})
 }

@@ -1,12 +1,12 @@
-// Package sqlstore is the truth about tenants, datasets, documents and tasks,
-// on gorm over SQLite, MySQL (MariaDB) and PostgreSQL. Uploads and the API
-// write documents and tasks here, executors claim and finish tasks here, and
-// the keeper's loops move what is due. Every change of a task is one guarded
-// statement, so that stale writes are rejected.
+// Package sqlstore is the system of record for tenants, datasets, documents and
+// tasks, on gorm over SQLite, MySQL (MariaDB) and PostgreSQL. Uploads and the API
+// write documents and tasks here, executors claim and finish tasks here, and the
+// keeper's loops move what is due. Every change of a task is one guarded statement,
+// so that stale writes are rejected.
 package sqlstore
 
-// Store is all roles over one database. It is safe for concurrent use, and by
-// many processes at once on MySQL and PostgreSQL.
+// Store is all roles over one database. It is safe for concurrent use, and on MySQL
+// and PostgreSQL by many processes.
 type Store struct {
 	*handle
 	*tasks
@@ -40,7 +40,7 @@ type Store struct {
 	sealing
 }
 
-// newStore gives each role the handle, and the roles that it builds on.
+// newStore gives each role the handle, and the roles it builds on.
 func newStore(h *handle) *Store {
 	folding := &folds{handle: h}
 	reading, deleting, summing := documents{h}, deletions{h}, jobs{h}
@@ -74,7 +74,7 @@ type (
 	lifecycle struct{ *handle }
 	feed      struct {
 		*handle
-		pools []string // whose tasks are fed; nil for those of no pool
+		pools []string // the pools to feed from; nil for tasks without a pool
 	}
 	uploads  struct{ *handle }
 	webhooks struct {

@@ -12,15 +12,15 @@ import (
 	"sheaf"
 )
 
-// isOpen holds for tasks that are not terminal. It lists the others, so that
-// no planner takes an index that begins with the state: a backlog of a million
-// pending tasks would be searched for those of one document.
+// isOpen selects tasks that are not terminal. It lists the terminal states, so that
+// no planner picks an index that begins with the state: it would search a backlog of
+// a million pending tasks for those of one document.
 const isOpen = "state NOT IN ('done','dead','canceled','superseded')"
 
-// stopTasks ends every open task of the documents, whose rows the transaction
-// has locked, under a new epoch: later writes of a worker that still runs
-// one are rejected, and what the attempt has written goes to the collector.
-// It answers which tasks were running.
+// stopTasks ends every open task of the documents, whose rows the transaction has
+// locked, under a new epoch: later writes of a worker that still runs one are
+// rejected, and what the attempt wrote goes to the collector. It returns which tasks
+// were running.
 func (s *handle) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskState, event, text string) (running []string, err error) {
 	rows, err := s.lockOpen(tx, documentIDs)
 	if err != nil {
@@ -46,22 +46,21 @@ func (s *handle) stopTasks(tx *gorm.DB, documentIDs []string, state sheaf.TaskSt
 	return running, s.insertEvents(tx, events...)
 }
 
-// lockOpen reads the open tasks of documents in the order of their ids, and
-// locks their rows.
+// lockOpen reads and locks the open tasks of documents in the order of their ids.
 func (s *handle) lockOpen(tx *gorm.DB, documentIDs []string) ([]taskRow, error) {
 	return all[taskRow](tx, "SELECT "+openColumns+" FROM tasks WHERE doc_id IN ? AND "+isOpen+" ORDER BY id"+s.d.lock, documentIDs)
 }
 
-// openColumns are what is needed of a task to end it.
+// openColumns are the columns needed to end a task.
 const openColumns = "id, tenant_id, dataset_id, doc_id, job_id, gen, kind, state, epoch, worker_id, cancel_requested_at"
 
-// endGenerations makes the open generations of documents canceled.
+// endGenerations cancels the open generations of documents.
 func (s *handle) endGenerations(tx *gorm.DB, ids []string, failure string) error {
 	return tx.Exec(s.sql(`UPDATE generations SET state='canceled', failure=?, finished_at=@now
 		WHERE doc_id IN ? AND state NOT IN ('succeeded','partially_succeeded','failed','canceled')`), failure, ids).Error
 }
 
-// taskBase is what tasks of one insert have in common.
+// taskBase is what the tasks of one insert have in common.
 type taskBase struct {
 	TenantID   string
 	DatasetID  string
@@ -69,11 +68,11 @@ type taskBase struct {
 	JobID      string
 	Generation int
 	Lane       sheaf.Lane
-	Place      int64       // of the task that they follow, or of the document's plan
-	Within     sheaf.Phase // of the task that they follow, if it processes a part of the document
+	Place      int64       // of the task they follow, or of the document's plan
+	Within     sheaf.Phase // of the task they follow, if it processes a part of the document
 	Trace      string
-	// Canceled inserts what would have to run as canceled: the work was
-	// called off between being asked for and being written.
+	// Canceled inserts as canceled what would have to run: the work was canceled after
+	// it was requested and before it was written.
 	Canceled bool
 }
 
@@ -95,7 +94,7 @@ func isRange(kind sheaf.TaskKind) bool {
 	return false
 }
 
-// order is the phase and place of a task that is inserted with so many ranges.
+// order returns the phase and place of a task inserted with that many ranges.
 func (b taskBase) order(kind sheaf.TaskKind, ranges int) (sheaf.Phase, int64) {
 	switch {
 	case kind == sheaf.KindFinalize:
@@ -113,22 +112,22 @@ func (b taskBase) order(kind sheaf.TaskKind, ranges int) (sheaf.Phase, int64) {
 	}
 }
 
-// ofPool is added to the column paused of a task that has a pool, so that it is
-// fed by its pool and by nothing else.
+// ofPool is added to the column paused of a task that has a pool, so that only its
+// pool feeds it.
 const ofPool = 2
 
-// maxNodePayload bounds what a task of a flow's node carries: ids, digests and
-// keys of objects.
+// maxNodePayload is the maximum payload of a task of a flow's node: ids, digests and
+// object keys.
 const maxNodePayload = 16 << 10
 
 var taskColumns = []string{"id", "tenant_id", "dataset_id", "doc_id", "job_id", "gen", "kind", "node", "unit", "from_unit", "to_unit",
 	"cost", "lane", "state", "paused", "pool", "on_failure", "run_at", "phase", "place", "unmet", "reuse_key", "digest", "range_id", "artifact_key", "chunk_count", "token_count",
 	"reused", "payload", "result", "trace", "created_at", "finished_at"}
 
-// insertTasks writes tasks; one whose (document, generation, kind, node,
-// range) exists is left out, so that splitting twice is splitting once. Tasks
-// that wait for others are parked, tasks with a result are done, and all are
-// paused when their job, dataset or tenant is.
+// insertTasks inserts tasks and skips those whose (document, generation, kind, node,
+// range) exists, so that splitting is idempotent. Tasks that depend on others are
+// parked, tasks with a result are done, and all are paused if their job, dataset or
+// tenant is.
 func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) error {
 	if len(tasks) == 0 {
 		return nil
@@ -165,8 +164,8 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 	return s.logCanceled(tx, tasks)
 }
 
-// taskValues is the row of a new task, by taskColumns. It is paused, waits for so
-// many parents, and came with so many ranges.
+// taskValues is the row of a new task, by taskColumns. paused is inherited, unmet is
+// the number of its unfinished parents, ranges the number inserted with it.
 func (s *handle) taskValues(base taskBase, t *sheaf.NewTask, paused, unmet, ranges int) []any {
 	now := raw(s.now())
 	state, finished := sheaf.TaskPending, any(0)
@@ -190,7 +189,7 @@ func (s *handle) taskValues(base taskBase, t *sheaf.NewTask, paused, unmet, rang
 		res.RangeID, res.ArtifactKey, res.Chunks, res.Tokens, flag(res.Reused), s.vault.hide(base.TenantID, string(t.Payload)), result, clip(base.Trace, 128), now, finished}
 }
 
-// logCanceled writes the events of tasks that were canceled by being inserted.
+// logCanceled writes the events of tasks that were inserted as canceled.
 func (s *handle) logCanceled(tx *gorm.DB, tasks []sheaf.NewTask) error {
 	ids := mapped(tasks, func(t sheaf.NewTask) string { return t.ID })
 	rows, err := byIDs[taskRow](tx, ids, "SELECT * FROM tasks WHERE id IN ? AND state='canceled' ORDER BY id")
@@ -200,9 +199,9 @@ func (s *handle) logCanceled(tx *gorm.DB, tasks []sheaf.NewTask) error {
 	return s.insertEvents(tx, mapped(rows, func(r taskRow) eventRow { return r.event(sheaf.EventCanceled, 0) })...)
 }
 
-// resolveDeps finds, for each task that depends on others, how many of them
-// are not done, and the rows of task_deps. The parents are locked, so that
-// none ends between being looked at and being waited for.
+// resolveDeps returns, for each task that depends on others, how many of them are
+// not done, and the rows of task_deps. The parents are locked, so that none ends
+// between this read and the insert of its children.
 func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) (unmet map[string]int, deps [][]any, err error) {
 	unmet, inBatch := map[string]int{}, make(map[string]*sheaf.NewTask, len(tasks))
 	for i := range tasks {
@@ -224,8 +223,8 @@ func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 	for _, r := range parents {
 		state[r.ID] = r.State
 	}
-	// A parent may exist under the id of an earlier split. All that exist are read
-	// at once: a graph of a hundred nodes may have ten thousand edges.
+	// A parent may exist under the id of an earlier split. All existing ones are read
+	// in one query: a graph of a hundred nodes may have ten thousand edges.
 	type place struct {
 		kind, node string
 		from, to   int
@@ -270,11 +269,11 @@ func (s *handle) resolveDeps(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 	return unmet, deps, nil
 }
 
-// rangeGarbage are the columns of a range result that is garbage.
+// rangeGarbage are the columns of a garbage entry for a range result.
 var rangeGarbage = []string{"tenant_id", "doc_id", "range_id", "artifact_key", "not_before"}
 
-// attemptGarbage is the range result that an attempt at a task may have begun,
-// for the collector.
+// attemptGarbage is the garbage entry of the range result that an attempt at a task
+// may have begun.
 func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
 	if !t.hasRange() {
 		return nil
@@ -283,17 +282,17 @@ func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
 	return [][]any{{t.TenantID, t.DocID, rangeID, sheaf.ArtifactKey(t.TenantID, t.DocID, rangeID), s.after(s.grace)}}
 }
 
-// dropRanges hands the range results that the document's generations up to gen
-// list, and none of the generations in keep does, to the collector. The rows forget them,
-// so that nothing lists or copies them from then on. They leave the index after
-// the grace, and the blob store after stay, if that is longer. With a generation go
-// the results of runs, and of nodes over the whole document, that are made of it.
+// dropRanges hands to the collector the range results that the document's
+// generations up to gen list and none of the generations in keep does. It clears
+// them from the rows, so that nothing lists or copies them from then on. They leave
+// the index after the grace, and the blob store after stay, if that is longer. The
+// results of runs, and of nodes over the whole document, go with their generation.
 func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
-	// Most of what versions that are kept list, this one lists as well: that is not
-	// read, else each version would cost more than the one before.
+	// Kept versions list mostly the same ranges; those are not read, because otherwise
+	// each version would cost more than the one before.
 	rows, err := all[taskRow](tx, `SELECT id, range_id, artifact_key FROM tasks WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>''
 		AND range_id NOT IN (SELECT range_id FROM tasks WHERE doc_id=? AND gen IN ? AND state='done' AND range_id<>'') ORDER BY id`,
-		docID, gen, docID, append(keep, 0)) // no version has that number
+		docID, gen, docID, append(keep, 0)) // no version has number 0
 	if err != nil {
 		return err
 	}
@@ -327,10 +326,10 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID str
 	return s.dropRows(tx, "", s.grace, results)
 }
 
-// updateTask changes one task if where holds, and returns the row as it is
-// then, nil when it did not hold. In set, columns that a later expression
-// reads must come after it: MySQL evaluates assignments from left to right and
-// shows each the new values, the other engines show the old.
+// updateTask changes one task if where holds, and returns the updated row, nil if it
+// did not hold. In set, columns that a later expression reads must come after it:
+// MySQL evaluates assignments from left to right and shows each the new values, the
+// other engines show the old.
 func (s *handle) updateTask(tx *gorm.DB, taskID, set, where string, args ...any) (*taskRow, error) {
 	q := s.sql("UPDATE tasks SET " + set + " WHERE id=? AND " + where)
 	at := strings.Count(set, "?")
@@ -344,13 +343,13 @@ func (s *handle) updateTask(tx *gorm.DB, taskID, set, where string, args ...any)
 	return first[taskRow](tx, "SELECT * FROM tasks WHERE id=?", taskID)
 }
 
-// parentsQuery finds those of a list of tasks that others wait for.
+// parentsQuery selects the tasks of a list that others wait for.
 const parentsQuery = "SELECT DISTINCT parent_id FROM task_deps WHERE parent_id IN ? AND done=0 ORDER BY parent_id"
 
-// wakeChildren counts done tasks off those that wait for them, and makes those
-// pending that waited for nothing else. It comes after the parents are locked,
-// so that a child that is written later finds them done. The counter is on the
-// child's row, whose lock makes two parents that end at once take turns.
+// wakeChildren decrements the counters of tasks that wait for ended ones, and makes
+// those pending that wait for nothing else. It runs after the parents are locked, so
+// that a child inserted later finds them done. The counter is on the child's row,
+// whose lock serializes parents that end concurrently.
 func (s *handle) wakeChildren(tx *gorm.DB, ended []*taskRow) error {
 	if len(ended) == 0 {
 		return nil
@@ -382,7 +381,7 @@ func (s *handle) wakeChildrenOf(tx *gorm.DB, parentID string) error {
 	return err
 }
 
-// endAttempt writes what follows when an attempt ended without being done.
+// endAttempt writes what follows an attempt that ended without being done.
 func (s *handle) endAttempt(tx *gorm.DB, row *taskRow, epoch int64, events ...eventRow) error {
 	var c script
 	c.insert("garbage", rangeGarbage, s.attemptGarbage(row, epoch), "")
@@ -391,15 +390,15 @@ func (s *handle) endAttempt(tx *gorm.DB, row *taskRow, epoch int64, events ...ev
 	return c.exec(tx)
 }
 
-// releaseSet gives a running task back: at once, with no budget touched, and
-// with its old place in the line, so that a restart of the executors does not
-// send what they ran behind everything that came since.
+// releaseSet gives a running task back immediately, without charging a budget and
+// with its old place in the queue, so that a restart of the executors does not send
+// what they ran behind everything that came since.
 const releaseSet = `finished_at=CASE WHEN cancel_requested_at<>0 THEN @now ELSE 0 END,
 	state=CASE WHEN cancel_requested_at<>0 THEN 'canceled' ELSE 'pending' END,
 	epoch=epoch+1, run_at=` + queuedAt + `, lease_until=0, enqueued_at=0`
 
-// queuedAt is since when a task that is given back has waited. A plan for later
-// has its place from the time that it was asked for.
+// queuedAt is since when a returned task has been waiting. A scheduled plan waits
+// since its start time.
 const queuedAt = "CASE WHEN kind='plan' AND place>created_at THEN place ELSE created_at END"
 
 func (s *handle) released(tx *gorm.DB, row *taskRow, epoch int64) error {

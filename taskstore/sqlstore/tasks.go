@@ -28,9 +28,9 @@ func notHeld(c sheaf.Claim) error {
 	return fmt.Errorf("%w: task %s is not held under epoch %d", sheaf.ErrStale, c.TaskID, c.Epoch)
 }
 
-// Heartbeat extends the leases of held and records the worker as alive. It
-// answers which of held are no longer the worker's, which were asked to stop, and
-// which nobody wants any more.
+// Heartbeat extends the leases of held and records the worker as alive. It returns
+// which of held the worker no longer holds, which must stop, and which are no longer
+// needed.
 func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease time.Duration, held []sheaf.Claim) (taskstore.HeartbeatReply, error) {
 	var reply taskstore.HeartbeatReply
 	started := any(toMillis(w.StartedAt))
@@ -42,7 +42,7 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 	if err != nil {
 		return reply, translate(err)
 	}
-	// By id, so that two statements that lock the same rows meet in one order.
+	// Sorted by id, so that concurrent statements lock the same rows in one order.
 	held = slices.Clone(held)
 	slices.SortFunc(held, func(a, b sheaf.Claim) int { return strings.Compare(a.TaskID, b.TaskID) })
 	for batch := range chunks(held) {
@@ -66,7 +66,7 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 		for _, r := range mine {
 			byID[r.ID] = r
 		}
-		there := make(map[string]bool, len(gone)) // for somebody
+		there := make(map[string]bool, len(gone)) // still needed
 		for _, r := range gone {
 			there[r.ID] = r.State != string(sheaf.TaskCanceled) && r.State != string(sheaf.TaskSuperseded)
 		}
@@ -84,9 +84,9 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 	return reply, nil
 }
 
-// completeWide takes the document's row first, as a cancel, a re-parse and a
-// delete do: either they see the tasks that are spawned here, or this sees that
-// the work was called off.
+// completeWide locks the document's row first, as a cancel, a re-parse and a delete
+// do: either they see the tasks spawned here, or this sees that the work was
+// canceled.
 func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		doc, err := s.lockDocumentOf(tx, c.TaskID)
@@ -141,10 +141,9 @@ func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.
 	})
 }
 
-// writePlan puts what planning found out about the document where readers
-// look for it.
+// writePlan stores what planning found out about the document on its rows.
 func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
-	// What the uploader said of the document stays, over what the file says.
+	// The uploader's metadata takes precedence over the file's.
 	given, err := first[string](tx, "SELECT metadata FROM documents WHERE id=?", t.DocID)
 	if err != nil {
 		return err
@@ -173,9 +172,9 @@ func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
 		p.Parser, string(p.Unit), p.Units, flow, t.DocID, t.Gen).Error
 }
 
-// FailTask ends the attempt: retry_wait, or dead when the budget is spent or
-// the failure is not retryable, or canceled when that was asked. It returns the
-// state the task went to. MaxFails 0 means 5.
+// FailTask ends the attempt: the task goes to retry_wait, to dead when the budget is
+// spent or the failure is not retryable, or to canceled when that was requested. It
+// returns the new state. MaxFails 0 means 5.
 func (s *tasks) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailReport) (sheaf.TaskState, error) {
 	maxFails := r.MaxFails
 	if maxFails <= 0 {
@@ -213,18 +212,18 @@ func (s *tasks) FailTask(ctx context.Context, c sheaf.Claim, r taskstore.FailRep
 	return state, err
 }
 
-// deadOrReplaced is the state of a task that failed for good.
+// deadOrReplaced is the state of a task that failed permanently.
 const deadOrReplaced = "CASE WHEN on_failure='' THEN 'dead' ELSE 'done' END"
 
-// replaced sets what a task leaves that is done in place of dead, where it failed
-// for good. Its arguments are those that replacements answers.
+// replaced sets the result of a task that is done instead of dead when it failed
+// permanently. Its arguments are what replacements returns.
 func replaced(dead string) string {
 	dead = "(" + dead + ") AND on_failure"
 	return "result=CASE WHEN " + dead + "='skip' THEN ? WHEN " + dead + "<>'' THEN ? ELSE result END, done_epoch=CASE WHEN " + dead + "<>'' THEN epoch ELSE done_epoch END"
 }
 
-// replacements are the results of a task that is skipped, and of one that passes
-// on an empty output.
+// replacements returns the results of a skipped task, and of one that passes on an
+// empty output.
 func replacements(message string) (skip, empty string) {
 	return encode(sheaf.TaskResult{Output: &sheaf.NodeOutput{Failed: true, Skipped: "it failed: " + clip(message, 500)}}),
 		encode(sheaf.TaskResult{Output: &sheaf.NodeOutput{Failed: true}})
@@ -236,8 +235,8 @@ func (s *tasks) Inputs(ctx context.Context, taskID string) ([]sheaf.Task, error)
 	return s.toTasks(rows), err
 }
 
-// Snooze puts the task back for later without touching any budget. why has a message,
-// and a code where programs tell it from others.
+// Snooze postpones the task without charging a budget. why has a message, and a code
+// if programs need to recognize it.
 func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, why sheaf.Failure) error {
 	why.Detail = clip(why.Detail, 4096)
 	return s.tx(ctx, func(tx *gorm.DB) error {
@@ -258,13 +257,13 @@ func (s *tasks) Snooze(ctx context.Context, c sheaf.Claim, delay time.Duration, 
 	})
 }
 
-// Held answers which of the tasks the worker holds.
+// Held returns which of the tasks the worker holds.
 func (s *tasks) Held(ctx context.Context, workerID string, taskIDs []string) ([]sheaf.Claim, error) {
 	rows, err := byIDs[taskRow](s.write(ctx), sortedUnique(taskIDs), "SELECT id, epoch FROM tasks"+s.d.byID+" WHERE id IN ? AND worker_id=? AND state='running' ORDER BY id", workerID)
 	return mapped(rows, func(r taskRow) sheaf.Claim { return sheaf.Claim{TaskID: r.ID, Epoch: r.Epoch} }), err
 }
 
-// Release gives the task back at once without touching any budget.
+// Release gives the task back immediately without charging a budget.
 func (s *tasks) Release(ctx context.Context, c sheaf.Claim) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.updateHeld(tx, c, releaseSet)
@@ -275,16 +274,16 @@ func (s *tasks) Release(ctx context.Context, c sheaf.Claim) error {
 	})
 }
 
-// transitions are the events that the store alone writes.
+// transitions are the events that only the store writes.
 var transitions = map[string]bool{
 	sheaf.EventClaimed: true, sheaf.EventDone: true, sheaf.EventFailed: true, sheaf.EventDead: true, sheaf.EventSnoozed: true,
 	sheaf.EventReleased: true, sheaf.EventLost: true, sheaf.EventCanceled: true, sheaf.EventSuperseded: true, sheaf.EventRetried: true,
 	sheaf.EventDocument: true,
 }
 
-// AppendEvents adds lines to the log. Only Kind, Level, Text and Detail are
-// read from events. Kinds of transitions are refused with ErrInvalid: the store
-// writes them itself.
+// AppendEvents adds lines to the log. Only Kind, Level, Text and Detail are read
+// from events. Kinds of transitions fail with ErrInvalid: only the store writes
+// them.
 func (s *tasks) AppendEvents(ctx context.Context, c sheaf.Claim, events []sheaf.Event) error {
 	if len(events) == 0 {
 		return nil

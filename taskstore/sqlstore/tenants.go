@@ -11,13 +11,13 @@ import (
 	"sheaf/taskstore"
 )
 
-// QuotaUsage sums what counts against the tenant's quotas.
+// QuotaUsage returns what counts against the tenant's quotas.
 func (s *tenants) QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota, error) {
 	return quotaUsage(s.read(ctx), tenantID)
 }
 
-// CreateTenant makes a tenant. ErrConflict when the id exists. A weight or cap
-// below 1 becomes 1 and 8.
+// CreateTenant creates a tenant. ErrConflict when the id exists. A weight below 1
+// becomes 1, a cap below 1 becomes 8.
 func (s *tenants) CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant, error) {
 	if t.ID == "" {
 		t.ID = sheaf.NewID()
@@ -47,13 +47,13 @@ func (s *tenants) Tenant(ctx context.Context, id string) (*sheaf.Tenant, error) 
 	return get(s.read(ctx), "tenant", id, tenantRow.toDomain, "id=?", id)
 }
 
-// Tenants lists by id, ascending whatever the page says.
+// Tenants lists tenants by id, always ascending.
 func (s *tenants) Tenants(ctx context.Context, p taskstore.Page) ([]sheaf.Tenant, string, error) {
 	rows, next, err := s.tenantRows(ctx, p)
 	return mapped(rows, tenantRow.toDomain), next, err
 }
 
-// tenantRows reads a page of tenants by id, and the cursor of the next.
+// tenantRows reads a page of tenants by id, and returns the cursor of the next page.
 func (s *handle) tenantRows(ctx context.Context, p taskstore.Page) ([]tenantRow, string, error) {
 	if err := checkText("the cursor", p.Cursor, 64); err != nil {
 		return nil, "", err
@@ -63,9 +63,9 @@ func (s *handle) tenantRows(ctx context.Context, p taskstore.Page) ([]tenantRow,
 	return page(s.read(ctx), "SELECT * FROM tenants", w, "id", p, func(r tenantRow) string { return r.ID }, func(r tenantRow) tenantRow { return r })
 }
 
-// ChangeTenant changes what the change names and answers the tenant as it is
-// then. Changes of different fields at once do not undo each other. Paused is
-// left to SetPaused, which takes the tasks along.
+// ChangeTenant changes the fields that change sets and returns the updated tenant.
+// Concurrent changes of different fields do not undo each other. Only SetPaused,
+// which also pauses the tasks, changes Paused.
 func (s *tenants) ChangeTenant(ctx context.Context, id string, change taskstore.TenantChange) (*sheaf.Tenant, error) {
 	if err := checkText("the tenant's name", value(change.Name), 255); err != nil {
 		return nil, err

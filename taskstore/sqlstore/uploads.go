@@ -14,7 +14,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxUploads bounds the files that a tenant may have on their way at once.
+// maxUploads is the maximum number of pending uploads per tenant.
 const maxUploads = 10_000
 
 type uploadRow struct {
@@ -30,7 +30,7 @@ type uploadRow struct {
 	Fingerprint string
 	JobID       string
 	Epoch       int64
-	Writing     int // a writer has begun and not said that it is done
+	Writing     int // a writer has begun and not yet finished
 	NextPiece   int
 	CreatedAt   int64 `gorm:"autoCreateTime:false"`
 	ExpiresAt   int64
@@ -51,8 +51,8 @@ func (r uploadRow) toDomain(v vault) taskstore.PartialUpload {
 	return u
 }
 
-// CreateUpload notes a file to come. ErrLimit when the tenant's quota has no
-// capacity for it beside what it holds and what else is on its way.
+// CreateUpload registers a file to be uploaded. ErrLimit when the tenant's quota has
+// no room for it beside what it holds and its other pending uploads.
 func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, life time.Duration) (*taskstore.PartialUpload, error) {
 	if err := checkTexts("the upload's id", u.ID, 64, "the document's id", u.DocumentID, 64, "the fingerprint", u.Fingerprint, 128, "what is said about the file", encode(u.Spec), 4<<20); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, l
 	return s.Upload(ctx, u.TenantID, u.ID)
 }
 
-// checkUploadQuota refuses a file that will exceed the quota. What counts
-// in the end is checkQuota; this spares the bytes their way.
+// checkUploadQuota rejects a file that would exceed the quota. checkQuota decides in
+// the end; this saves sending the bytes.
 func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error {
 	tenant, err := get(locked(tx), "tenant", u.TenantID, tenantRow.toDomain, "id=?", u.TenantID)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *uploads) upload(tx *gorm.DB, tenantID, id, lock string) (*uploadRow, er
 	return one[uploadRow](tx, "upload", id, s.sql("SELECT * FROM uploads WHERE id=? AND tenant_id=? AND expires_at>@now")+lock, id, tenantID)
 }
 
-// Uploads lists those of a dataset, of one fingerprint unless it is "".
+// Uploads lists a dataset's uploads, with one fingerprint unless it is "".
 func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint string, p taskstore.Page) ([]taskstore.PartialUpload, string, error) {
 	var w where
 	w.add(s.sql("tenant_id=? AND dataset_id=? AND expires_at>@now"), tenantID, datasetID)
@@ -125,10 +125,10 @@ func (s *uploads) Uploads(ctx context.Context, tenantID, datasetID, fingerprint 
 	return page(s.read(ctx), "SELECT * FROM uploads", w, "id", p, func(r uploadRow) string { return r.ID }, s.toUpload)
 }
 
-// ClaimUpload makes the caller the one writer, from offset on, and starts the
-// upload's life anew. ErrConflict when another number of bytes is stored, or
-// when it was submitted. A writer that is replaced may still be storing a
-// piece: its number is left to it.
+// ClaimUpload makes the caller the only writer, from offset on, and renews the
+// upload's life. ErrConflict when another number of bytes is stored, or when it was
+// submitted. A replaced writer may still be storing a piece, so its piece number is
+// not reused.
 func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset int64, life time.Duration) (u *taskstore.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.upload(tx, tenantID, id, s.d.lock)
@@ -150,8 +150,8 @@ func (s *uploads) ClaimUpload(ctx context.Context, tenantID, id string, offset i
 	return u, err
 }
 
-// AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when there
-// is another writer. last says that this writer is done.
+// AdvanceUpload records Offset, Pieces, Hash and NextPiece. ErrStale when there is
+// another writer. last means that this writer is done.
 func (s *uploads) AdvanceUpload(ctx context.Context, u *taskstore.PartialUpload, last bool) error {
 	res := s.write(ctx).Exec("UPDATE uploads SET stored=?, pieces=?, hash=?, next_piece=?, writing=? WHERE id=? AND tenant_id=? AND epoch=?",
 		u.Offset, encodeList(u.Pieces), base64.StdEncoding.EncodeToString(u.Hash), u.NextPiece, flag(!last), u.ID, u.TenantID, u.Epoch)
@@ -164,7 +164,7 @@ func (s *uploads) AdvanceUpload(ctx context.Context, u *taskstore.PartialUpload,
 	return nil
 }
 
-// BindUploads gives complete uploads to a job, if no job has them, and answers
+// BindUploads assigns complete uploads to a job, unless a job has them, and returns
 // them in the order of ids. ErrConflict when one is not complete.
 func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string, jobID string) (out []taskstore.PartialUpload, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
@@ -195,15 +195,15 @@ func (s *uploads) BindUploads(ctx context.Context, tenantID string, ids []string
 			}
 			out = append(out, s.toUpload(r))
 		}
-		// The epoch fences a writer that has stored all and not noticed.
+		// The epoch fences a writer that stored everything and does not know it.
 		_, err = execByIDs(tx, fresh, "UPDATE uploads SET job_id=?, epoch=epoch+1 WHERE id IN ?", jobID)
 		return err
 	})
 	return out, err
 }
 
-// UnbindUploads takes back from a job those of its uploads that did not become
-// documents of it.
+// UnbindUploads releases those of a job's uploads that did not become documents of
+// it.
 func (s *uploads) UnbindUploads(ctx context.Context, tenantID, jobID string) error {
 	if jobID == "" {
 		return nil
@@ -211,7 +211,7 @@ func (s *uploads) UnbindUploads(ctx context.Context, tenantID, jobID string) err
 	return translate(s.write(ctx).Exec("UPDATE uploads SET job_id='' WHERE tenant_id=? AND job_id=? AND NOT EXISTS (SELECT 1 FROM generations g WHERE g.doc_id=uploads.doc_id AND g.job_id=uploads.job_id)", tenantID, jobID).Error)
 }
 
-// DropUpload forgets an upload; the collector removes its parts.
+// DropUpload deletes an upload; the collector removes its parts.
 func (s *uploads) DropUpload(ctx context.Context, tenantID, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		row, err := s.upload(tx, tenantID, id, s.d.lock)
@@ -222,7 +222,7 @@ func (s *uploads) DropUpload(ctx context.Context, tenantID, id string) error {
 	})
 }
 
-// ExpireUploads drops uploads whose life is over.
+// ExpireUploads drops expired uploads.
 func (s *uploads) ExpireUploads(ctx context.Context, limit int) (n int, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		rows, err := all[uploadRow](tx, s.sql("SELECT * FROM uploads WHERE expires_at<=@now ORDER BY expires_at LIMIT ?")+s.d.skip, limit)
@@ -234,8 +234,8 @@ func (s *uploads) ExpireUploads(ctx context.Context, limit int) (n int, err erro
 	return n, err
 }
 
-// dropUploads leaves the parts to the collector, some time later: a writer
-// may be storing one. receiptID is of the deletion that takes them along, or "".
+// dropUploads leaves the parts to the collector after the grace, since a writer may
+// be storing one. receiptID is that of the deletion that removes them, or "".
 func (s *handle) dropUploads(tx *gorm.DB, rows []uploadRow, receiptID string) error {
 	slices.SortFunc(rows, func(a, b uploadRow) int { return strings.Compare(a.ID, b.ID) })
 	garbage := mapped(rows, func(r uploadRow) []any {

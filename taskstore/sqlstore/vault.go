@@ -13,14 +13,14 @@ import (
 	"sheaf/internal/secrets"
 )
 
-// vault seals what is secret on its way into the database and opens it on its
-// way out. Without a ring all stays as it is: that is for tests, and for
-// commands that touch no secret.
+// vault seals secrets on their way into the database and opens them on the way out.
+// Without a ring it leaves everything unchanged: for tests, and for commands that
+// touch no secret.
 type vault struct{ ring *secrets.Keyring }
 
-// password matches the member of that name in JSON: the settings of datasets,
-// documents, tasks and uploads have one. Quotes within a string are escaped, so
-// that no other text looks like it.
+// password matches the JSON member of that name, which the settings of datasets,
+// documents, tasks and uploads have. Quotes within a string are escaped, so that no
+// other text looks like it.
 var password = regexp.MustCompile(`"password"\s*:\s*("(?:[^"\\]|\\.)+")`)
 
 // swap changes each password in a JSON text. Most texts have none.
@@ -31,7 +31,7 @@ func swap(text string, change func(string) string) string {
 	return password.ReplaceAllStringFunc(text, func(member string) string {
 		var value string
 		if json.Unmarshal([]byte(password.FindStringSubmatch(member)[1]), &value) != nil {
-			return member // no JSON, hence not ours
+			return member // not JSON, so not ours
 		}
 		return `"password":` + encode(change(value))
 	})
@@ -50,8 +50,8 @@ func (v vault) hide(tenantID, text string) string {
 	})
 }
 
-// reveal opens the passwords in a JSON text of a tenant. One that cannot be
-// opened is left out: the document then asks for it.
+// reveal opens the passwords in a JSON text of a tenant. One that cannot be opened
+// becomes "": the document then asks for it.
 func (v vault) reveal(tenantID, text string) string {
 	return swap(text, func(value string) string { return v.open(value, secretContext("settings", tenantID, "")) })
 }
@@ -63,7 +63,7 @@ func (v vault) seal(plain, context string) string {
 	return v.ring.Seal(plain, context)
 }
 
-// open is "" for what cannot be opened.
+// open returns "" for what cannot be opened.
 func (v vault) open(text, context string) string {
 	if v.ring == nil {
 		if _, sealed := secrets.KeyID(text); sealed {
@@ -86,8 +86,8 @@ type secretKeyRow struct {
 
 func (secretKeyRow) TableName() string { return "secret_keys" }
 
-// SecretKeys names the keys that secrets of this store may be sealed with; none
-// for a store that has not been opened with any.
+// SecretKeys lists the ids of the keys that secrets of this store may be sealed
+// with; none if the store was never opened with keys.
 func (s *sealing) SecretKeys(ctx context.Context) ([]string, error) {
 	rows, err := s.secretKeys(ctx)
 	return mapped(rows, func(r secretKeyRow) string { return r.ID }), err
@@ -97,10 +97,10 @@ func (s *sealing) secretKeys(ctx context.Context) ([]secretKeyRow, error) {
 	return all[secretKeyRow](s.write(ctx), "SELECT * FROM secret_keys ORDER BY created_at, id")
 }
 
-// Unlock lets the store read and write secrets with a ring of keys; call it
-// after Migrate and before all else. The error is sheaf.ErrInvalid, and names
-// the keys, where the store knows of a key that the ring lacks: a process with
-// another ring would neither read what is there nor write what others can read.
+// Unlock lets the store read and write secrets with a ring of keys; call it right
+// after Migrate. The error is sheaf.ErrInvalid, and names the key, if the store uses
+// a key that the ring lacks: a process with another ring could neither read the
+// existing secrets nor write any that others can read.
 func (s *sealing) Unlock(ctx context.Context, ring *secrets.Keyring) error {
 	missing := func() (string, error) {
 		ids, err := s.SecretKeys(ctx)
@@ -119,8 +119,7 @@ func (s *sealing) Unlock(ctx context.Context, ring *secrets.Keyring) error {
 		if err := insertRows(s.write(ctx), "secret_keys", []string{"id", "created_at"}, [][]any{{ring.Current(), raw(s.now())}}, s.d.noop("id")); err != nil {
 			return translate(err)
 		}
-		// Of two processes that are the first at once, with different keys, at
-		// most one stays.
+		// Of two concurrent first processes with different keys, at most one stays.
 		if id, err = missing(); err == nil && id != "" {
 			err = s.write(ctx).Exec("DELETE FROM secret_keys WHERE id=? AND swept_at=0", ring.Current()).Error
 		}
@@ -135,12 +134,12 @@ func (s *sealing) Unlock(ctx context.Context, ring *secrets.Keyring) error {
 	return nil
 }
 
-// secretColumn is where secrets stand.
+// secretColumn is a column that holds secrets.
 type secretColumn struct {
 	table, column string
-	id            string // a column that rows are found by, with tenant_id and gen
-	gen           string // "gen" where the rows have one, else "0"
-	context       string // of what is sealed whole, before tenant and id; "" for passwords in JSON
+	id            string // the column that finds rows, with tenant_id and gen
+	gen           string // "gen" if the rows have one, else "0"
+	context       string // prefix of the context of values sealed whole; "" for passwords in JSON
 }
 
 var secretColumns = []secretColumn{
@@ -153,22 +152,22 @@ var secretColumns = []secretColumn{
 	{"uploads", "spec", "id", "0", ""},
 }
 
-// secretContext binds what is sealed to the row that it stands in.
+// secretContext binds a sealed value to its row.
 func secretContext(kind, tenantID, id string) string { return kind + "/" + tenantID + "/" + id }
 
-// Sealed says what SealSecrets did.
+// Sealed is the result of SealSecrets.
 type Sealed struct {
 	Changed    int `json:"changed"`    // rows
-	Unreadable int `json:"unreadable"` // rows whose secret was altered or moved: it has to be entered again
+	Unreadable int `json:"unreadable"` // rows whose secret was altered or moved: it must be entered again
 }
 
-// sealBatch rows are sealed at a time.
+// sealBatch is how many rows are read at a time.
 const sealBatch = 200
 
-// SealSecrets seals with the current key whatever is plain or sealed with
-// another key of the ring, and forgets the other keys' names when that is done.
-// It may run beside everything else, and again. Unless force is set it does
-// nothing where it has been done with this key.
+// SealSecrets seals with the current key whatever is plain or sealed with another
+// key of the ring, and then deletes the ids of the other keys. It may run beside
+// everything else, and repeatedly. Unless force is set it does nothing if it was
+// already done with this key.
 func (s *sealing) SealSecrets(ctx context.Context, force bool) (done Sealed, err error) {
 	ring := s.vault.ring
 	if ring == nil {
@@ -178,7 +177,7 @@ func (s *sealing) SealSecrets(ctx context.Context, force bool) (done Sealed, err
 	if err != nil || len(keys) == 1 && keys[0].SweptAt > 0 && !force {
 		return done, err
 	}
-	if s.d.name == "sqlite" { // what is overwritten shall not stay in the file
+	if s.d.name == "sqlite" { // overwritten secrets must not stay in the file
 		if err := s.write(ctx).Exec("PRAGMA secure_delete=ON").Error; err != nil {
 			return done, translate(err)
 		}
@@ -242,14 +241,13 @@ func (s *sealing) sealColumn(ctx context.Context, c secretColumn, done *Sealed) 
 			}
 			done.Changed += int(res.RowsAffected)
 		}
-		// Rows that are sealed are not found again, those of the last id that did
-		// not fit in are.
+		// Sealed rows are not found again; those of the last id beyond the limit are.
 		after, strictly = rows[len(rows)-1].ID, done.Changed == before
 	}
 }
 
-// ForgetSecretKeys lets the store be opened with other keys. What was sealed
-// with those that are lost stays unreadable.
+// ForgetSecretKeys lets the store be opened with other keys. What was sealed with
+// lost keys stays unreadable.
 func (s *sealing) ForgetSecretKeys(ctx context.Context) error {
 	return translate(s.write(ctx).Exec("DELETE FROM secret_keys").Error)
 }

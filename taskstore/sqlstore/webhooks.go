@@ -12,7 +12,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// maxWebhooks bounds the webhooks of a dataset.
+// maxWebhooks is the maximum number of webhooks per dataset.
 const maxWebhooks = 10
 
 type webhookRow struct {
@@ -69,10 +69,10 @@ func (r deliveryRow) toDomain() taskstore.Delivery {
 	return d
 }
 
-// AnnounceJob writes the messages that the job has ended, if it has. It is
-// asked after each message about one of the job's documents was committed, so
-// that the last one sees the end. Every observer of the same end writes the same
-// message; a job that was opened again and ended again is told again.
+// AnnounceJob writes the messages that the job has ended, if it has. It is called
+// after each message about one of the job's documents was committed, so that the
+// last call sees the end. Every observer of the same end writes the same message; a
+// job that was reopened and ended again is announced again.
 func (s *webhooks) AnnounceJob(ctx context.Context, tenantID, jobID string) error {
 	ended, err := s.JobEnded(ctx, tenantID, jobID)
 	if err != nil || !ended {
@@ -90,13 +90,13 @@ func (s *webhooks) AnnounceJob(ctx context.Context, tenantID, jobID string) erro
 	})
 }
 
-// CreateWebhook makes a webhook. ErrLimit when the dataset has its most.
+// CreateWebhook creates a webhook. ErrLimit when the dataset has the maximum.
 func (s *webhooks) CreateWebhook(ctx context.Context, w taskstore.Webhook) (*taskstore.Webhook, error) {
 	if err := checkTexts("the webhook's url", w.URL, 2000, "the webhook's secret", w.Secret, 200); err != nil {
 		return nil, err
 	}
 	err := s.tx(ctx, func(tx *gorm.DB) error {
-		// Locked: two at once cannot both be the last.
+		// Locked: concurrent calls cannot both create the last one.
 		if _, err := one[string](tx, "dataset", w.DatasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, w.TenantID, w.DatasetID); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *webhooks) Webhooks(ctx context.Context, tenantID, datasetID string) ([]
 	return mapped(rows, s.toWebhook), err
 }
 
-// UpdateWebhook writes URL, Events and Enabled, and forgets the failures.
+// UpdateWebhook writes URL, Events and Enabled, and clears the failures.
 func (s *webhooks) UpdateWebhook(ctx context.Context, w taskstore.Webhook) error {
 	if err := checkText("the webhook's url", w.URL, 2000); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *webhooks) Deliveries(ctx context.Context, h *taskstore.Webhook, states 
 	return page(s.read(ctx), "SELECT * FROM webhook_deliveries", w, "seq", p, func(r deliveryRow) string { return strconv.FormatInt(r.Seq, 10) }, deliveryRow.toDomain)
 }
 
-// ReplayDeliveries makes deliveries pending again and says how many.
+// ReplayDeliveries makes deliveries pending again and returns how many.
 func (s *webhooks) ReplayDeliveries(ctx context.Context, h *taskstore.Webhook, r taskstore.Replay) (n int, err error) {
 	var w where
 	w.add("webhook_id=?", h.ID)
@@ -171,7 +171,7 @@ func (s *webhooks) ReplayDeliveries(ctx context.Context, h *taskstore.Webhook, r
 	}
 	w.when(!r.Since.IsZero(), "created_at>=?", toMillis(r.Since))
 	err = s.tx(ctx, func(tx *gorm.DB) error {
-		// Claims grows: an attempt that is under way does not end what begins now.
+		// Claims grows: an attempt in progress must not end the new one.
 		if n, err = exec(tx, s.sql("UPDATE webhook_deliveries SET state='pending', attempts=0, claims=claims+1, next_at=@now")+w.String(), w.args...); err != nil || n == 0 {
 			return err
 		}
@@ -199,8 +199,8 @@ func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webh
 	return mapped(rows, s.toWebhook), err
 }
 
-// ClaimDeliveries takes due messages, oldest first, for the length of the
-// lease. Attempts counts this one.
+// ClaimDeliveries claims due messages, oldest first, for the duration of the lease.
+// Attempts counts this one.
 func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []taskstore.Delivery, err error) {
 	err = s.tx(ctx, func(tx *gorm.DB) error {
 		rows, err := all[deliveryRow](tx, s.sql("SELECT * FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?")+s.d.skip, webhookID, limit)
@@ -219,8 +219,8 @@ func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit 
 	return out, err
 }
 
-// EndDelivery writes what became of a claimed message; a claim that ended
-// changes nothing.
+// EndDelivery stores the outcome of a claimed message; an ended claim changes
+// nothing.
 func (s *webhooks) EndDelivery(ctx context.Context, d *taskstore.Delivery, end taskstore.DeliveryEnd) error {
 	const held = " WHERE seq=? AND claims=? AND state='pending'"
 	switch {
