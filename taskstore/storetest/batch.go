@@ -16,7 +16,7 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// refusedAs checks an answer to a claim that must have been refused.
+// refusedAs checks the answer to a claim that must be rejected.
 func (f *Fixture) refusedAs(a sqlstore.ClaimAnswer, state sheaf.TaskState) {
 	f.T.Helper()
 	refusal, ok := errors.AsType[*taskstore.NotClaimable](a.Err)
@@ -49,7 +49,7 @@ func batchMixed(f *Fixture) {
 	a, b, released, reaped := f.Claim(spawn[0].ID, "w"), f.Claim(spawn[1].ID, "w"), f.Claim(spawn[2].ID, "w"), f.Claim(spawn[3].ID, "w")
 	f.OK(f.Store.Release(ctx, released.Held()))
 	f.OK(f.Store.Release(ctx, reaped.Held()))
-	again := f.Claim(reaped.ID, "other") // runs, under an epoch that is not reaped's
+	again := f.Claim(reaped.ID, "other") // runs, under an epoch newer than reaped's
 	elsewhere := f.Document("u")
 	f.Cancel(elsewhere)
 
@@ -95,15 +95,15 @@ func batchMixed(f *Fixture) {
 	f.refusedAs(answers[4], sheaf.TaskCanceled)
 	f.refusedAs(answers[5], "")
 	f.refusedAs(answers[6], sheaf.TaskRunning) // the second claim of one task
-	f.refusedAs(answers[7], sheaf.TaskParked)  // as it was before the batch, which woke it
+	f.refusedAs(answers[7], sheaf.TaskParked)  // its state before the batch, which woke it
 	f.InState(spawn[7].ID, sheaf.TaskPending)
 	wantList(f, "events", f.Events(spawn[5].ID), "claimed")
 	wantList(f, "events", f.Events(released.ID), "claimed", "released", "claimed")
 	want(f, "dirty", f.Int("SELECT COUNT(*) FROM doc_dirty WHERE doc_id=?", d.ID), 1)
 }
 
-// batchRace lets two processes claim and complete the same tasks in batches
-// that overlap and are not in order.
+// batchRace lets two processes claim and complete the same tasks in overlapping,
+// unordered batches.
 func batchRace(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(40)...)
@@ -129,7 +129,7 @@ func batchRace(f *Fixture) {
 					}
 				}
 				var both sync.WaitGroup
-				for _, s := range stores { // as after an answer that was lost
+				for _, s := range stores { // as after a lost answer
 					both.Go(func() {
 						errs, _ := s.WriteAll(ctx, finished(mine...), nil)
 						for _, err := range errs {
@@ -153,14 +153,14 @@ func batchRace(f *Fixture) {
 	}
 }
 
-// batchDeadlock makes the engine choose a batch as the victim of a deadlock:
-// nothing of it must stay, and its second try must do all of it once.
+// batchDeadlock makes a batch the victim of a deadlock: none of it may stay, and its
+// second attempt must do all of it once.
 func batchDeadlock(f *Fixture) {
 	if f.Engine == "sqlite" {
-		return // one writer at a time: there is nothing to wait for in a circle
+		return // one writer at a time: no deadlock is possible
 	}
-	// PostgreSQL breaks off the session that looks first once the circle is closed: the
-	// rival, when the batch had waited for deadlock_timeout before that.
+	// PostgreSQL aborts the session that checks first after the cycle is closed: the
+	// rival, if the batch had waited for deadlock_timeout before that.
 	for tries := 1; !batchWasVictim(f); tries++ {
 		if tries == 20 {
 			f.T.Fatalf("the rival was the victim of all %d deadlocks", tries)
@@ -168,8 +168,8 @@ func batchDeadlock(f *Fixture) {
 	}
 }
 
-// batchWasVictim makes one deadlock of a batch with a rival transaction. It
-// reports false when the engine broke off the rival.
+// batchWasVictim causes one deadlock of a batch with a rival transaction. It reports
+// false if the engine aborted the rival.
 func batchWasVictim(f *Fixture) bool {
 	f.T.Helper()
 	d := f.Document("t")
@@ -187,20 +187,20 @@ func batchWasVictim(f *Fixture) bool {
 		_, err := tx.ExecContext(limit, f.sql(q), args...)
 		return err
 	}
-	// MySQL breaks off the transaction that has changed the least.
+	// MySQL aborts the transaction that changed the least.
 	f.OK(exec("UPDATE tasks SET trace='x' WHERE doc_id=? AND id<>? AND id<>?", d.ID, low, high))
 	f.OK(exec("UPDATE tasks SET trace='x' WHERE id=?", high))
 
 	var answers []sqlstore.ClaimAnswer
 	var batch sync.WaitGroup
 	batch.Go(func() { _, answers = f.Store.WriteAll(limit, nil, asks(low, high)) })
-	for locked := false; !locked; { // until the batch has the first row, and so waits for the second
+	for locked := false; !locked; { // until the batch has locked the first row, and so waits for the second
 		free := f.Strings("SELECT id FROM tasks WHERE id=? FOR UPDATE SKIP LOCKED", low)
 		if locked = len(free) == 0; !locked {
 			f.OK(limit.Err())
 		}
 	}
-	err = exec("UPDATE tasks SET trace='x' WHERE id=?", low) // closes the circle; passes once the batch is broken off
+	err = exec("UPDATE tasks SET trace='x' WHERE id=?", low) // closes the cycle; succeeds once the batch is aborted
 	lost, ok := errors.AsType[*pgconn.PgError](err)
 	if ok && lost.Code == "40P01" {
 		f.OK(tx.Rollback())
@@ -213,13 +213,13 @@ func batchWasVictim(f *Fixture) bool {
 	for _, a := range answers {
 		f.OK(a.Err)
 		want(f, "epoch", a.Task.Epoch, 1)
-		want(f, "trace", a.Task.Trace, "x") // read anew, not from the first try
+		want(f, "trace", a.Task.Trace, "x") // read again, not from the first attempt
 		wantList(f, "events", f.Events(a.Task.ID), "claimed")
 	}
 	return true
 }
 
-// batchBadItem has one completion that the engine does not take.
+// batchBadItem has one completion that the engine rejects.
 func batchBadItem(f *Fixture) {
 	d := f.Document("t")
 	f.Plan(d, Parse(3)...)
@@ -232,7 +232,7 @@ func batchBadItem(f *Fixture) {
 	errs, _ := f.Store.WriteAll(ctx, all, nil)
 	f.OK(errs[0])
 	f.OK(errs[2])
-	if f.Engine == "sqlite" { // which takes anything
+	if f.Engine == "sqlite" { // which accepts anything
 		f.OK(errs[1])
 		return
 	}
@@ -244,8 +244,8 @@ func batchBadItem(f *Fixture) {
 	f.InState(held[2].ID, sheaf.TaskDone)
 }
 
-// batchBrokenOff has the engine refuse the last that a batch writes: nothing of
-// it may stay, nor be committed by what comes next on the same connection.
+// batchBrokenOff has the engine reject the last write of a batch: none of it may
+// stay, or be committed by the next statement on the same connection.
 func batchBrokenOff(f *Fixture) {
 	d := f.Document("t")
 	f.Plan(d, Parse(2)...)

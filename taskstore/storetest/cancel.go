@@ -8,9 +8,9 @@ import (
 	"sheaf/taskstore"
 )
 
-// cancelOne: a range that waits or is to be tried again is canceled at once, one
-// that runs is asked to stop; a dry run changes nothing, and one that has ended
-// is a conflict. The document ends without them, and a retry brings them back.
+// cancelOne: a range that waits or waits for a retry is canceled immediately, a
+// running one is asked to stop; a dry run changes nothing, and an ended one is a
+// conflict. The document ends without them, and a retry brings them back.
 func cancelOne(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(4)...)

@@ -20,8 +20,8 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// RunCatalog runs the contract of the catalog on one empty database. Each
-// case has a tenant of its own, which also shows that tenants share nothing.
+// RunCatalog runs the contract of the catalog on one empty database. Each case has
+// its own tenant, which also shows that tenants share nothing.
 func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 	s := open(t)
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func (b *bench) is(err, kind error) {
 	}
 }
 
-// same compares by value, and says what differs.
+// same compares by value and reports the difference.
 func (b *bench) same(what string, got, want any) {
 	b.t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -162,7 +162,7 @@ func (b *bench) tasks(id string, gen int) []sheaf.Task {
 	return ts
 }
 
-// task finds the one task of a kind in the newest generation.
+// task finds the only task of a kind in the newest generation.
 func (b *bench) task(id string, kind sheaf.TaskKind) *sheaf.Task {
 	b.t.Helper()
 	for _, t := range b.tasks(id, 0) {
@@ -193,7 +193,7 @@ func (b *bench) fold() {
 	b.t.Fatal("folding does not come to rest")
 }
 
-// plan runs the plan of the newest generation: one parse task a range.
+// plan runs the plan of the newest generation: one parse task per range.
 func (b *bench) plan(id string, ranges ...sheaf.Range) {
 	b.t.Helper()
 	p := b.claim(b.task(id, sheaf.KindPlan).ID)
@@ -242,7 +242,7 @@ func (b *bench) publish(id string, p taskstore.Publication) {
 	b.t.Fatalf("document %s is %s and has no finalize task to run", id, b.doc(id).State)
 }
 
-// live makes a document of 12 pages that has been read.
+// live makes a published document of 12 pages.
 func (b *bench) live(name string) (jobID, id string, ranges []string) {
 	b.t.Helper()
 	jobID, ids := b.create(name)
@@ -285,7 +285,7 @@ func testTenants(t *testing.T, b *bench) {
 		_, err := b.ChangeTenant(b.ctx, b.tenant, c)
 		b.is(err, sheaf.ErrInvalid)
 	}
-	// Changes of different fields at once do not undo each other.
+	// Concurrent changes of different fields do not undo each other.
 	var wg sync.WaitGroup
 	for _, c := range []taskstore.TenantChange{{Weight: new(7)}, {Cap: new(6)}, {Documents: new(5)}, {Bytes: new(int64(4))}, {QueuedTasks: new(3)}, {Name: new("once")}} {
 		wg.Go(func() {
@@ -360,7 +360,7 @@ func testTenants(t *testing.T, b *bench) {
 	if len(keys) != 1 || keys[0].RevokedAt.IsZero() {
 		t.Fatalf("keys %+v", keys)
 	}
-	// A key that expires is refused from then on, and stays on the list.
+	// An expired key is rejected from then on, and stays on the list.
 	expiring := func(id string, in time.Duration) error {
 		return b.CreateKey(b.ctx, sheaf.Key{ID: id, TenantID: b.tenant, Scopes: []string{"read"}, ExpiresAt: time.Now().Add(in).Truncate(time.Millisecond)}, "hash of "+id)
 	}
@@ -393,7 +393,7 @@ func testDatasets(t *testing.T, b *bench) {
 	b.is(err, sheaf.ErrNotFound)
 	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: strings.Repeat("x", 4096)})
 	b.is(err, sheaf.ErrInvalid)
-	// A dataset that is named like the other's id does not hide it.
+	// A dataset whose name is the other's id does not hide it.
 	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: b.dataset.ID})
 	b.ok(err)
 	for _, key := range []string{b.dataset.ID, "files"} {
@@ -482,7 +482,7 @@ func testDocumentChanges(t *testing.T, b *bench) {
 	b.is(err, sheaf.ErrNotFound)
 	_, err = b.ChangeDocument(b.ctx, "nobody", ids[0], "x", nil)
 	b.is(err, sheaf.ErrNotFound)
-	// Changes that come at once are all made.
+	// Concurrent changes all take effect.
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -512,7 +512,7 @@ func testCreate(t *testing.T, b *bench) {
 	job := b.newJob(sheaf.JobIngest)
 	docs := []taskstore.NewDocument{b.newDocument("a"), b.newDocument("b")}
 	docs[1].Document.Lane = sheaf.LaneInteractive
-	for range 2 { // the second is a repetition
+	for range 2 { // the second is a repeat
 		replaced, err := b.CreateDocuments(b.ctx, job, docs, "00-trace")
 		b.ok(err)
 		b.same("replaced", len(replaced), 0)
@@ -542,7 +542,7 @@ func testCreate(t *testing.T, b *bench) {
 		t.Fatalf("a refused upload left its job behind: %v", err)
 	}
 
-	// New bytes while the first generation is being read.
+	// New bytes while the first generation is being parsed.
 	b.plan(id, sheaf.Range{From: 1, To: 3})
 	running := b.claim(b.task(id, sheaf.KindParse).ID)
 	again := docs[0]
@@ -553,7 +553,7 @@ func testCreate(t *testing.T, b *bench) {
 		b.ok(err)
 		b.same("replaced", replaced, []string{id})
 	}
-	// The first call once more, after others: what it began is over and done.
+	// The first call once more, after others: what it began has ended.
 	_, err = b.CreateDocuments(b.ctx, job, docs, "")
 	b.ok(err)
 	d = b.doc(id)
@@ -574,17 +574,14 @@ func testCreate(t *testing.T, b *bench) {
 	b.same("newest generations", []any{len(newest), newest[id].Generation, newest[id].JobID, newest[more[0]].Generation}, []any{2, 2, next.ID, 1})
 }
 
-// A call and its repetition may run beside each other, when the process of the
-// first one was held up.
-// Held documents are there, are not looked at by anybody, and can be started,
-// canceled and deleted.
+// Held documents exist, are not processed, and can be started, canceled and deleted.
 func testHold(t *testing.T, b *bench) {
 	docs := make([]sheaf.Document, 3)
 	for i := range docs {
 		docs[i] = b.newDocument("held.pdf").Document
 		docs[i].Attributes = sheaf.Attributes{"n": json.RawMessage(`1`)}
 	}
-	for range 2 { // the same call again does nothing more
+	for range 2 { // repeating the call does nothing more
 		b.ok(b.HoldDocuments(b.ctx, b.tenant, b.dataset.ID, docs))
 	}
 	id := docs[0].ID
@@ -669,7 +666,7 @@ func testQuota(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("quota usage after refusals", h, sheaf.Quota{})
 
-	// Many at once never take more than there is.
+	// Concurrent calls never take more than the quota.
 	set(sheaf.Quota{Documents: 5})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -732,8 +729,8 @@ func testReparse(t *testing.T, b *bench) {
 	b.is(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: sheaf.NewID(), Plan: planTask()}}, ""), sheaf.ErrNotFound)
 }
 
-// A generation that was superseded had finished a range. When the next one
-// fails, that range is nobody's; the live one and the failed one keep theirs.
+// A superseded generation had finished a range. When the next one fails, no
+// generation lists that range; the live one and the failed one keep theirs.
 func testFailedFrees(t *testing.T, b *bench) {
 	for _, end := range []string{"plan", "publish"} {
 		_, id, live := b.live(end)
@@ -769,7 +766,7 @@ func testFailedFrees(t *testing.T, b *bench) {
 	}
 }
 
-// garbageOf lists what of the document is due for collection.
+// garbageOf lists the document's garbage that is due for collection.
 func (b *bench) garbageOf(id string) []taskstore.Garbage {
 	b.t.Helper()
 	all, err := b.Garbage(b.ctx, 10_000)
@@ -813,7 +810,7 @@ func testCancel(t *testing.T, b *bench) {
 	b.same("at the end", b.doc(ids[1]).State, sheaf.DocCanceled)
 	b.same("what is live", b.visible(ranges), 2)
 
-	// A document that is being finalized can be canceled, until it is published.
+	// A document in finalization can be canceled until it is published.
 	_, ids = b.create("late")
 	b.plan(ids[0], sheaf.Range{From: 1, To: 1})
 	b.parse(ids[0])
@@ -884,8 +881,7 @@ func testDelete(t *testing.T, b *bench) {
 	b.same("garbage later", prefixes(), []string{want[0], want[0], want[1], want[1], want[2], want[2]})
 }
 
-// stages holds total, done, failed and reused of a job's stages against what is
-// wanted.
+// stages compares total, done, failed and reused of a job's stages with want.
 func (b *bench) stages(j *sheaf.Job, when string, want [4][4]int) {
 	b.t.Helper()
 	var names []string
@@ -898,8 +894,8 @@ func (b *bench) stages(j *sheaf.Job, when string, want [4][4]int) {
 	b.same("total, done, failed and reused of stages, "+when, got, want)
 }
 
-// Each stage has counts of its own: how far a running task is, where one failed,
-// what a copied result did not do again. A canceled task is no failure.
+// Each stage has its own counts: the progress of a running task, where one failed,
+// what a copied result did not repeat. A canceled task is not a failure.
 func testJobStages(t *testing.T, b *bench) {
 	job, ids := b.create("a")
 	b.plan(ids[0], sheaf.Range{From: 1, To: 1}, sheaf.Range{From: 2, To: 3}, sheaf.Range{From: 4, To: 7}, sheaf.Range{From: 8, To: 15}, sheaf.Range{From: 16, To: 31}, sheaf.Range{From: 32, To: 41})
@@ -939,8 +935,8 @@ func testJobStages(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("failures", len(page), 4)
 
-	// Copies of stored results: one as it is, one that is embedded anew, and one
-	// that had to be parsed after all.
+	// Copies of stored results: one unchanged, one embedded again, and one that had to
+	// be parsed after all.
 	job, ids = b.create("b")
 	plan := b.claim(b.task(ids[0], sheaf.KindPlan).ID)
 	c := taskstore.Completion{Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 7}}
@@ -961,8 +957,8 @@ func testJobStages(t *testing.T, b *bench) {
 	}
 	check("copied", [4][4]int{{7, 7, 0, 1 + 2}, {7, 7, 0, 1 + 2}, {7, 7, 0, 1}, {7, 7, 0, 0}})
 
-	// Pages that could not be read count as failed, though their task is done, and
-	// those of a dead task count once.
+	// Unreadable pages count as failed, though their task is done, and those of a dead
+	// task count once.
 	job, ids = b.create("c")
 	b.plan(ids[0], sheaf.Range{From: 1, To: 10}, sheaf.Range{From: 11, To: 14})
 	b.fold()
@@ -1025,7 +1021,7 @@ func testJob(t *testing.T, b *bench) {
 	j = get()
 	b.same("nearly", []any{j.State, j.Documents.ByState, j.Statistics.Failed, j.FinishedAt.IsZero()}, []any{sheaf.DocRunning, map[sheaf.DocumentState]int{
 		sheaf.DocSucceeded: 1, sheaf.DocPartiallySucceeded: 1, sheaf.DocFailed: 1, sheaf.DocQueued: 1}, 1, true})
-	// Weights: 10 and 30 pages, and 1 for each document without a range.
+	// Weights: 10 and 30 pages, and 1 per document without a range.
 	if want := 41.0 / 42; j.Progress < want-1e-9 || j.Progress > want+1e-9 {
 		t.Fatalf("progress %v, want %v", j.Progress, want)
 	}
@@ -1040,7 +1036,7 @@ func testJob(t *testing.T, b *bench) {
 
 	_, err = b.CreateDocuments(b.ctx, sheaf.Job{ID: job, TenantID: "nobody", DatasetID: b.dataset.ID}, []taskstore.NewDocument{b.newDocument("x")}, "")
 	b.is(err, sheaf.ErrNotFound)
-	// One re-parsed document leaves the old job as it was.
+	// Re-parsing one document leaves the old job unchanged.
 	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: ids[0], Plan: planTask()}}, ""))
 	b.same("state of the old job", get().State, sheaf.DocPartiallySucceeded)
 }
@@ -1118,7 +1114,7 @@ func testPause(t *testing.T, b *bench) {
 		t.Fatal("a freed task could not be claimed")
 	}
 
-	// A job that is submitted to a paused dataset goes on with the dataset.
+	// A job submitted to a paused dataset resumes with the dataset.
 	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{DatasetID: b.dataset.ID}, true)
 	b.ok(err)
 	late := b.newJob(sheaf.JobIngest)
@@ -1165,7 +1161,7 @@ func testRemaining(t *testing.T, b *bench) {
 	if more.CostPerSec <= 0 || more.SpreadP90 < 1 || more.AheadOwn != 0 {
 		t.Fatalf("after a task was measured: %+v", more)
 	}
-	fresh, _ := b.create("u", "v", "w") // nothing of it is planned: it goes by what was measured of the tenant
+	fresh, _ := b.create("u", "v", "w") // nothing of it is planned: the estimate uses the tenant's measurements
 	unplanned, err := b.Remaining(b.ctx, b.tenant, fresh)
 	b.ok(err)
 	b.same("unplanned", []int{unplanned.Unplanned, unplanned.UnplannedCost}, []int{3, 21})
@@ -1178,7 +1174,7 @@ func testRemaining(t *testing.T, b *bench) {
 	if speed <= 0 || spread < 1 {
 		t.Fatalf("speed %g with spread %g", speed, spread)
 	}
-	// Work that was put off says why, and until when.
+	// Postponed work says why, and until when.
 	if more.Delayed != nil {
 		t.Fatalf("nothing was put off, and yet %+v", more.Delayed)
 	}
@@ -1204,7 +1200,7 @@ func testRemaining(t *testing.T, b *bench) {
 			break
 		}
 	}
-	// A task of 10 s of which a tenth is spent on vectors.
+	// A task of 10 s, a tenth of it spent on vectors.
 	for _, task := range b.tasks(ids[0], 0) {
 		if task.Kind == sheaf.KindParse {
 			c := b.claim(task.ID)
@@ -1244,7 +1240,7 @@ func testIdempotency(t *testing.T, b *bench) {
 		b.ok(err)
 		return k
 	}
-	// race lets six tries ask for one key and returns the only one that gets it.
+	// race lets six attempts claim one key and returns the only one that gets it.
 	race := func(key string) (holder taskstore.KeyedRequest, since time.Time) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -1275,7 +1271,7 @@ func testIdempotency(t *testing.T, b *bench) {
 	_, err := b.Idempotent(b.ctx, other, lease)
 	b.is(err, sheaf.ErrConflict)
 
-	// A holder that falls silent loses the key, once, and one that renews does not.
+	// A silent holder loses the key, once, and one that renews does not.
 	b.AdvanceClock(lease - time.Second)
 	b.ok(b.RenewIdempotent(b.ctx, first, lease))
 	b.AdvanceClock(lease - time.Second)
@@ -1288,7 +1284,7 @@ func testIdempotency(t *testing.T, b *bench) {
 	b.is(b.LeaveIdempotent(b.ctx, first), sheaf.ErrStale)
 	b.same("a late leave takes it from nobody", begin(try("k")).Held, false)
 
-	// What a try has read to its end is what the key stands for from then on.
+	// The body that an attempt read is bound to the key from then on.
 	b.is(b.ReadIdempotent(b.ctx, first, "body"), sheaf.ErrStale)
 	b.ok(b.ReadIdempotent(b.ctx, second, "body"))
 	b.ok(b.ReadIdempotent(b.ctx, second, "body"))
@@ -1306,7 +1302,7 @@ func testIdempotency(t *testing.T, b *bench) {
 	b.AdvanceClock(time.Hour)
 	k := begin(try("k"))
 	b.same("stored", []any{k.Held, string(k.Answer), k.Body}, []any{false, `{"a":"ü"}`, "body"})
-	upgraded := try("k") // as the version before had hashed it
+	upgraded := try("k") // as the previous version hashed it
 	upgraded.Hash, upgraded.Former = "new", "h"
 	b.same("of the version before", string(begin(upgraded).Answer), `{"a":"ü"}`)
 	foreign := try("k")
@@ -1336,7 +1332,7 @@ func testPages(t *testing.T, b *bench) {
 				got = append(got, d.ID)
 			}
 			if !asc {
-				b.create("meanwhile") // newer than all that is listed
+				b.create("meanwhile") // newer than everything listed
 			}
 			if next == "" || pages > 20 {
 				break
@@ -1396,7 +1392,7 @@ func testFilters(t *testing.T, b *bench) {
 		}
 	}
 	first := b.doc(ids[0])
-	last := first.CreatedAt // they are written by several statements
+	last := first.CreatedAt // several statements write them
 	for _, id := range ids {
 		if at := b.doc(id).CreatedAt; at.After(last) {
 			last = at
@@ -1494,7 +1490,7 @@ func testDead(t *testing.T, b *bench) {
 	b.publish(ids[0], taskstore.Publication{State: sheaf.DocSucceeded, Chunks: 8})
 	b.same("after the retry", []any{b.doc(ids[0]).State, b.doc(ids[0]).LiveGeneration}, []any{sheaf.DocSucceeded, 1})
 
-	// Tasks of an older generation reach nobody.
+	// Tasks of an older generation are not retried.
 	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: ids[1], Plan: planTask()}}, ""))
 	n, err = b.RetryDead(b.ctx, b.tenant, taskstore.DeadLetterFilter{DocumentID: ids[1]})
 	b.ok(err)
@@ -1513,7 +1509,7 @@ func testDead(t *testing.T, b *bench) {
 	b.plan(ids[1], sheaf.Range{From: 1, To: 1})
 	b.parse(ids[1])
 
-	// A finalize task that died is decided anew.
+	// A dead finalize task is decided again.
 	b.fold()
 	fin := b.claim(b.task(ids[1], sheaf.KindFinalize).ID)
 	_, err = b.FailTask(b.ctx, fin.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryInternal, "bug", "report it")})
@@ -1564,8 +1560,8 @@ func testQueues(t *testing.T, b *bench) {
 	b.same("worker listed after a minute", listed(), false)
 }
 
-// testBacklog shares the store with other tests, so sums are compared by what
-// they grow, and this tenant's part is looked for among all.
+// testBacklog shares the store with other tests, so it compares the growth of sums,
+// and looks for this tenant's part among all.
 func testBacklog(t *testing.T, b *bench) {
 	const all = 100_000
 	before, err := b.Backlog(b.ctx, all)
@@ -1592,7 +1588,7 @@ func testBacklog(t *testing.T, b *bench) {
 		t.Fatalf("sums %+v", now)
 	}
 
-	// Paused work waits, and nobody is to be woken for it.
+	// Paused work waits, and wakes no one.
 	_, err = b.SetPaused(b.ctx, b.tenant, taskstore.PauseScope{Tenant: true}, true)
 	b.ok(err)
 	held, err := b.Backlog(b.ctx, all)
@@ -1796,7 +1792,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 	b.same("visible to the owner", b.visible(ranges), 2)
 }
 
-// testRaces lets a cancel, a re-parse, a delete and an executor loose on the
+// testRaces runs a cancel, a re-parse, a delete and an executor concurrently on the
 // same documents.
 func testRaces(t *testing.T, b *bench) {
 	for round := range 8 {

@@ -20,7 +20,7 @@ import (
 
 var ctx = context.Background()
 
-// Run holds one engine to the contract of what executors and the keeper call.
+// Run runs the contract of executors and the keeper on one engine.
 func Run(t *testing.T, engine string) {
 	for _, c := range []struct {
 		name string
@@ -231,8 +231,8 @@ func planWrites(f *Fixture) {
 func splitTwice(f *Fixture) {
 	d := f.Document("t")
 	first := f.Plan(d, Parse(3)...)
-	// A second planner that lost the race brings tasks of its own for the
-	// same ranges, one of which depends on another.
+	// A second planner that lost the race brings its own tasks for the same ranges, one
+	// of which depends on another.
 	f.Exec("UPDATE tasks SET state='pending' WHERE id=?", d.Plan)
 	again := Parse(4)
 	again[3].DependsOn = []string{again[0].ID}
@@ -324,7 +324,7 @@ func silentWorker(f *Fixture) {
 	beat("silent", silent.Held())
 	f.Store.AdvanceClock(40 * time.Second)
 	beat("alive", alive.Held())
-	young = f.Claim(tasks[2].ID, "young") // has not had time for a heartbeat
+	young = f.Claim(tasks[2].ID, "young") // too recent for a heartbeat
 	n, err := f.Store.Reap(ctx, policy, 10)
 	f.OK(err)
 	want(f, "reaped", n, 1)
@@ -421,7 +421,7 @@ func heartbeat(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(1200)...)
 	var held []sheaf.Claim
-	for _, t := range tasks[:1100] { // more than one statement takes
+	for _, t := range tasks[:1100] { // more than fit into one statement
 		held = append(held, f.Claim(t.ID, "w").Held())
 	}
 	f.Store.AdvanceClock(50 * time.Second)
@@ -454,8 +454,8 @@ func heartbeat(f *Fixture) {
 	want(f, "workers", f.Int("SELECT COUNT(*) FROM workers"), 0)
 }
 
-// cancelRaces lets a cancel and the life of a task meet at every point: the
-// row must end in one state, by one transition, and nothing may start after.
+// cancelRaces lets a cancel meet every point in the life of a task: the row must end
+// in one state, by one transition, and nothing may start after it.
 func cancelRaces(f *Fixture) {
 	for range 15 {
 		d := f.Document("t")
@@ -531,7 +531,7 @@ func hardCancel(f *Fixture) {
 	f.Fold()
 	want(f, "document", f.Doc(d.ID).State, sheaf.DocCanceled)
 
-	// A canceled attempt that fails, sleeps, gives up or is lost does not come back.
+	// A canceled attempt that fails, snoozes, releases or is lost does not come back.
 	for i, end := range []func(t *sheaf.Task) error{
 		func(t *sheaf.Task) error {
 			state, err := f.Store.FailTask(ctx, t.Held(), taskstore.FailReport{Failure: *sheaf.FailRetryable("timeout", "x", "x"), MaxFails: 9})
@@ -655,7 +655,7 @@ func wakeParked(f *Fixture) {
 	n, err := f.Store.WakeParked(ctx, 10)
 	f.OK(err)
 	want(f, "woken while the parent runs", n, 0)
-	f.Exec("UPDATE tasks SET state='done' WHERE id=?", spawn[0].ID) // as if the wake had been missed
+	f.Exec("UPDATE tasks SET state='done' WHERE id=?", spawn[0].ID) // as after a missed wake-up
 	n, err = f.Store.WakeParked(ctx, 10)
 	f.OK(err)
 	want(f, "woken", n, 1)
@@ -735,7 +735,7 @@ func foldFollows(f *Fixture) {
 	want(f, "changes at rest", n, 0)
 }
 
-// Progress may be left for later, what ends a document may not.
+// Progress may be postponed, the end of a document may not.
 func foldLeaves(f *Fixture) {
 	d, other := f.Document("t"), f.Document("t")
 	tasks := f.Plan(d, Parse(3)...)
@@ -843,8 +843,8 @@ func publishGuard(f *Fixture) {
 	}
 }
 
-// rangeOutlines lists what finished ranges report, and nothing of what is at work,
-// reports nothing or is of another generation.
+// rangeOutlines lists the reports of finished ranges, and none of ranges that are
+// running, report nothing or belong to another generation.
 func rangeOutlines(f *Fixture) {
 	d := f.Document("t")
 	var want []taskstore.RangeOutline
@@ -867,8 +867,8 @@ func rangeOutlines(f *Fixture) {
 	}
 }
 
-// stitchGuard replaces a range result of a complete generation: under the guard
-// of a publication, all of it or nothing, and never where it can be seen.
+// stitchGuard replaces a range result of a complete generation: under the guard of a
+// publication, atomically, and never visibly.
 func stitchGuard(f *Fixture) {
 	ready := func() (Doc, *sheaf.Task, []sheaf.TaskResult, taskstore.Completion) {
 		d := f.Document("t")
@@ -927,8 +927,8 @@ func stitchGuard(f *Fixture) {
 	}
 }
 
-// calledOff tells the worker of a task that nobody wants any more from one that
-// somebody else has.
+// calledOff distinguishes a task that is no longer needed from one that another
+// worker holds.
 func calledOff(f *Fixture) {
 	status := taskstore.WorkerStatus{ID: "w"}
 	held := func() (Doc, []sheaf.Claim) {
@@ -960,8 +960,8 @@ func calledOff(f *Fixture) {
 	}
 }
 
-// lastGuard has tasks over the whole document run between the end of its ranges and
-// its publication. What they leave is seen with their generation, and goes with it.
+// lastGuard runs tasks over the whole document between the end of its ranges and its
+// publication. Their results appear and disappear with their generation.
 func lastGuard(f *Fixture) {
 	complete := func(d Doc) (*sheaf.Task, taskstore.Completion) {
 		for _, t := range f.Plan(d, Parse(2)...) {
@@ -1014,20 +1014,20 @@ func lastGuard(f *Fixture) {
 	wantList(f, "results", seen(d), "one")
 	wantList(f, "garbage", gone(d), sheaf.RunRangePrefix+"late", sheaf.RunRangePrefix+"lost")
 
-	// A generation that is canceled takes its own along, and leaves what is live.
+	// A canceled generation removes its own results, and leaves the live ones.
 	d = f.Reparse(d)
 	t, done = complete(d)
 	f.OK(f.Store.Complete(ctx, t.Held(), done))
 	node = f.Claim(done.Last[0].ID, "w")
 	f.OK(put(node.Held(), d, "two"))
 	f.Cancel(d)
-	_ = f.Store.Release(ctx, node.Held()) // the cancel may have taken it
+	_ = f.Store.Release(ctx, node.Held()) // the cancel may have ended it
 	f.Fold()
 	want(f, "state after a cancel", f.Doc(d.ID).State, sheaf.DocCanceled)
 	wantList(f, "results after a cancel", seen(d), "one")
 	wantList(f, "garbage after a cancel", gone(d), sheaf.RunRangePrefix+"late", sheaf.RunRangePrefix+"lost", sheaf.RunRangePrefix+"two")
 
-	// The next one that is published takes their place, also without such a node.
+	// The next published generation replaces them, even without such a node.
 	d = f.Reparse(d)
 	for _, t := range f.Plan(d, Parse(2)...) {
 		f.Done(t.ID)
@@ -1080,7 +1080,7 @@ func deadFinalize(f *Fixture) {
 	want(f, "state", f.Doc(d.ID).State, sheaf.DocFailed)
 	want(f, "code", f.Doc(d.ID).Failure.Code, "count_mismatch")
 
-	// Another try: the decision is made anew, and the old one counts no more.
+	// Another attempt: the decision is made again, and the old one is void.
 	f.Retry(d, t.ID)
 	f.Exec("UPDATE tasks SET state='pending' WHERE id=?", t.ID)
 	f.Stale(f.Store.Complete(ctx, f.Claim(t.ID, "w").Held(), taskstore.Completion{Publish: &taskstore.Publication{State: sheaf.DocSucceeded}}))
@@ -1109,7 +1109,7 @@ func canceledDocument(f *Fixture) {
 	want(f, "chunks", doc.Chunks, 6)
 	want(f, "generation", f.Strings("SELECT state FROM generations WHERE doc_id=? AND gen=2", d.ID)[0], "canceled")
 	want(f, "finalize tasks of it", f.Int("SELECT COUNT(*) FROM tasks WHERE gen=2 AND kind='finalize'"), 0)
-	// What it had finished goes, and what the live generation lists stays.
+	// What it had finished is removed, and what the live generation lists stays.
 	f.Store.AdvanceClock(3 * time.Minute)
 	items, err := f.Store.Garbage(ctx, 10)
 	f.OK(err)
@@ -1183,7 +1183,7 @@ func dropOldRanges(f *Fixture) {
 	want(f, "range that both list", found["key-0"].Result.RangeID, first[0].RangeID)
 	want(f, "range whose first version is garbage", found["key-1"].Result.RangeID, f.Task(second[1].ID).Result.RangeID)
 
-	// Whatever put it there, a listed range is never handed out.
+	// A listed range is never returned, whatever put it there.
 	f.Exec("INSERT INTO garbage (tenant_id, doc_id, range_id, not_before) VALUES ('t', ?, ?, 1)", d.ID, first[0].RangeID)
 	items, err = f.Store.Garbage(ctx, 10)
 	f.OK(err)
@@ -1272,7 +1272,7 @@ func reusable(f *Fixture) {
 		want(f, "units", got.Range, sheaf.Range{From: 1, To: 12})
 		want(f, "ledger", len(got.Result.Ledger), 1)
 	}
-	// What a node left while one before it failed hides no whole output of that name.
+	// The output of a node after a failed one hides no complete output of that name.
 	d3 := f.Document("t")
 	nodes := f.Plan(d3, Parse(2)...)
 	whole := f.Done(nodes[0].ID)
@@ -1284,7 +1284,7 @@ func reusable(f *Fixture) {
 	found, err := f.Store.ReusableRanges(ctx, "t", d3.ID, keys)
 	f.OK(err)
 	want(f, "the whole output", found["key-0"].Result.RangeID, whole.RangeID)
-	// The same once the version is live, and of a key that it does not have.
+	// The same once the version is live, and for a key that it does not have.
 	f.Exec("UPDATE documents SET live_gen=1 WHERE id=?", d3.ID)
 	f.Exec("UPDATE tasks SET reuse_key='key-2' WHERE range_id=?", r1.RangeID)
 	found, err = f.Store.ReusableRanges(ctx, "t", d3.ID, append(keys, "key-2", "key-9"))
@@ -1409,14 +1409,14 @@ func feed(f *Fixture) {
 	f.T.Fatal("the lost task is not fed")
 }
 
-// feedSlices: where many tenants have a backlog, the first are fed before the
-// others are read; all of them are fed, each task once.
+// feedSlices: with many tenants' backlogs, the first are fed before the others are
+// read; all of them are fed, each task once.
 func feedSlices(f *Fixture) {
 	const tenants, tasks, window = 30, 4, 2
 	for i := range tenants {
 		id := fmt.Sprintf("t%02d", i)
 		d := f.Document(id)
-		if i%5 != 0 { // one in five has next to nothing
+		if i%5 != 0 { // one in five has almost nothing
 			f.Plan(d, Parse(tasks)...)
 		}
 	}
@@ -1462,9 +1462,9 @@ func aging(f *Fixture) {
 	}
 }
 
-// spentHint: the hint is published, an executor takes it, claims and releases,
-// and only then the feeder notes that the queue holds it. The task needs
-// another hint, so it must not count as enqueued.
+// spentHint: the hint is published, an executor takes it, claims and releases, and
+// only then the feeder records that the queue holds it. The task needs another hint,
+// so it must not count as enqueued.
 func spentHint(f *Fixture) {
 	d := f.Document("t")
 	id := f.Plan(d, Parse(1)...)[0].ID
@@ -1562,7 +1562,7 @@ func meta(f *Fixture) {
 	}
 }
 
-// What was written while the clock was an hour ahead is due at once when the
+// What was written while the clock was an hour ahead is due immediately when the
 // clock is right again, and so is the end of an executor that died meanwhile.
 func clockWentBack(f *Fixture) {
 	watch := func() time.Duration {
@@ -1609,7 +1609,7 @@ func clockWentBack(f *Fixture) {
 	f.Claim(tasks[2].ID, "alive")
 	want(f, "what the living one has lost", len(beat("alive", alive.Held()).Lost), 0)
 
-	// Within a lease all is as if the clock had never jumped.
+	// Within a lease everything is as if the clock had never jumped.
 	f.Store.AdvanceClock(time.Minute)
 	beat("alive", alive.Held())
 	n, err := f.Store.PromoteDue(ctx, 10)
@@ -1624,8 +1624,8 @@ func clockWentBack(f *Fixture) {
 	f.OK(f.Store.Complete(ctx, alive.Held(), taskstore.Completion{}))
 }
 
-// A clock that jumps ahead by two days, and back, leaves uploads, idempotency
-// keys and the collector as they would be had it not jumped.
+// A clock that jumps two days ahead, and back, leaves uploads, idempotency keys and
+// the collector as if it had not jumped.
 func clockJumped(f *Fixture) {
 	const grace, life, jump = 2 * time.Minute, 24 * time.Hour, 48 * time.Hour
 	_, _, err := f.Store.WatchClock(ctx)
@@ -1750,7 +1750,7 @@ func cleanup(f *Fixture) {
 	wantList(f, "workers", f.Strings("SELECT id FROM workers"), "w")
 	f.InState(running.ID, sheaf.TaskRunning)
 
-	// A document that was deleted goes when its tasks and its garbage are gone.
+	// A deleted document is removed when its tasks and its garbage are gone.
 	f.Exec("UPDATE documents SET deleted_at=1 WHERE id=?", d.ID)
 	f.Exec("UPDATE tasks SET state='canceled', finished_at=1 WHERE doc_id=? AND state<>'done'", d.ID)
 	f.Exec("UPDATE garbage SET not_before=1")
@@ -1770,8 +1770,8 @@ func cleanup(f *Fixture) {
 	want(f, "its generations", f.Int("SELECT COUNT(*) FROM generations WHERE doc_id=?", d.ID), 0)
 }
 
-// jobsLeave checks that a job goes with its versions when nothing is left of them,
-// and neither before its time nor while a document has something of it.
+// jobsLeave checks that a job is removed with its versions when nothing is left of
+// them, and neither too early nor while a document has something of it.
 func jobsLeave(f *Fixture) {
 	f.Config.KeepHistory = 30 * 24 * time.Hour
 	f.Store = f.Second()
@@ -1798,7 +1798,7 @@ func jobsLeave(f *Fixture) {
 	all := jobs()
 	clean(0)
 	f.Store.AdvanceClock(3 * 24 * time.Hour)
-	clean(0) // its tasks go
+	clean(0) // its tasks are removed
 	want(f, "tasks of the first version", f.Int("SELECT COUNT(*) FROM tasks WHERE job_id=?", first), 0)
 	wantList(f, "jobs after the retention", jobs(), all...)
 	f.Store.AdvanceClock(30 * 24 * time.Hour)
@@ -1812,8 +1812,8 @@ func jobsLeave(f *Fixture) {
 		want(f, what+", its versions", f.Int("SELECT COUNT(*) FROM generations WHERE job_id=?", id), 1)
 	}
 	clean(0)
-	// By a clock that jumped ahead all looks old: the retention is longer by the jump,
-	// and so is the time that jobs stay.
+	// After a clock jump everything looks old: the retention, and the time that jobs
+	// stay, grow by the jump.
 	f.Done(f.Plan(newcomer, Parse(1)...)[0].ID)
 	f.Publish(newcomer.ID, sheaf.DocSucceeded)
 	d = f.Reparse(newcomer)
@@ -1828,10 +1828,10 @@ func jobsLeave(f *Fixture) {
 	want(f, "jobs that leave for a jump", r.Jobs, 0)
 }
 
-// cleanupGoesOn checks that what was looked at is not looked at again for each
-// batch of old tasks, and that no old task is missed.
+// cleanupGoesOn checks that documents are not read again for each batch of old
+// tasks, and that no old task is missed.
 func cleanupGoesOn(f *Fixture) {
-	const fillers = 5001 // more than one statement looks at, all before the document
+	const fillers = 5001 // more than one statement reads, all before the document
 	for from := 0; from < fillers; from += 500 {
 		var rows []string
 		for i := from; i < min(from+500, fillers); i++ {

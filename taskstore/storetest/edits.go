@@ -11,8 +11,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// edit is the first version of an edit that gives a chunk of a live document a
-// text.
+// edit is the first version of an edit that sets the text of a chunk of a live
+// document.
 func (b *bench) edit(doc, rangeID string, n int, text string) taskstore.ChunkEdit {
 	b.t.Helper()
 	d := b.doc(doc)
@@ -25,8 +25,8 @@ func (b *bench) edit(doc, rangeID string, n int, text string) taskstore.ChunkEdi
 	return e
 }
 
-// collectable is what of the ranges the collector may take once writers that
-// were at work are gone.
+// collectable reports which of the ranges the collector may take once active writers
+// are gone.
 func (b *bench) collectable(ranges ...string) (out []bool) {
 	b.t.Helper()
 	b.AdvanceClock(4 * time.Minute)
@@ -66,7 +66,7 @@ func testEdits(t *testing.T, b *bench) {
 		t.Errorf("another tenant sees %v, %v", v, err)
 	}
 
-	// An index that is filled anew gets the edited chunk too.
+	// A rebuilt index includes the edited chunk.
 	listed := func() (n int) {
 		t.Helper()
 		for after := ""; ; {
@@ -83,7 +83,7 @@ func testEdits(t *testing.T, b *bench) {
 	}
 	b.same("listed", listed(), 1)
 
-	// Of two who edit one version the second is refused, and nothing changes.
+	// Of two edits of one version the second is rejected, and nothing changes.
 	next := *put
 	next.Content, next.RangeID = taskstore.EditContent{Disabled: true}, ""
 	off, err := b.PutEdit(b.ctx, next, 1)
@@ -99,7 +99,7 @@ func testEdits(t *testing.T, b *bench) {
 	b.same("nothing of it is found", len(look(put.RangeID, twin.RangeID)), 0)
 	b.same("the original neither", look(ranges[0])[ranges[0]].Hidden, map[string]bool{first.ChunkID: true})
 
-	// A range that the collector has been at is no result.
+	// A range that the collector took is not a result.
 	late := b.edit(doc, ranges[1], 0, "late")
 	g, err := b.Garbage(b.ctx, 10_000)
 	b.ok(err)
@@ -119,7 +119,7 @@ func testEdits(t *testing.T, b *bench) {
 	_, err = b.PutEdit(b.ctx, late, 0)
 	b.is(err, sheaf.ErrStale)
 
-	// Of many at once on one version exactly one is taken.
+	// Exactly one of several concurrent edits of one version is accepted.
 	var wg sync.WaitGroup
 	taken := make(chan int, 4)
 	for i := range 4 {
@@ -155,7 +155,7 @@ func testEdits(t *testing.T, b *bench) {
 	_, err = b.PutEdit(b.ctx, foreign, 0)
 	b.is(err, sheaf.ErrInvalid)
 
-	// The store takes no more history than it says.
+	// The store accepts no more history than its limit.
 	at := history[0].Version
 	mine := *off
 	for ; at < taskstore.MaxEditVersions+2; at++ {
@@ -189,7 +189,7 @@ func testEditsFollowPublications(t *testing.T, b *bench) {
 		return taskstore.Publication{State: sheaf.DocSucceeded, Ledger: sheaf.LedgerCounts{OK: 12}, Chunks: 12, Tokens: 60, EditsVersion: taskstore.EditsVersion(edits), Edits: []taskstore.PlacedEdit{p}}
 	}
 
-	// Edited after the publication was made: the generation is finalized again.
+	// Edited after the publication was prepared: the generation is finalized again.
 	old := publication()
 	changed := *stays
 	changed.Content.Keywords, changed.RangeID = &[]string{"late"}, sheaf.EditedRangePrefix+sheaf.NewID()
@@ -217,7 +217,7 @@ func testEditsFollowPublications(t *testing.T, b *bench) {
 	b.same("edits", []any{len(edits), edits[0].Placement, *edits[0].Content.Keywords, edits[1].Placement, *edits[1].Content.Text, edits[1].Anchor.Excerpt},
 		[]any{2, moved.Placement, []string{"late"}, taskstore.Placement{}, "goes", "as it was"})
 
-	// An edit that read the generation before is refused; one without a chunk is not.
+	// An edit based on the previous generation is rejected; one without a chunk is not.
 	stale := *goes
 	stale.RangeID = ""
 	_, err = b.PutEdit(b.ctx, stale, 1)
@@ -225,7 +225,7 @@ func testEditsFollowPublications(t *testing.T, b *bench) {
 	stale.Placement, stale.Content = taskstore.Placement{}, taskstore.EditContent{}
 	put(stale, 1)
 
-	// A generation that fails leaves the live one with its edits.
+	// A failed generation leaves the live one with its edits.
 	b.ok(b.Reparse(b.ctx, b.newJob(sheaf.JobReparse), []taskstore.ReparseDocument{{DocumentID: doc, Plan: planTask()}}, ""))
 	b.plan(doc, sheaf.Range{From: 1, To: 12})
 	b.parse(doc)
@@ -261,8 +261,8 @@ func testEditsFollowPublications(t *testing.T, b *bench) {
 	b.same("removed", rec.Removed.Rows.Edits, 5)
 }
 
-// A document that nothing was parsed of has a version for the chunks that people
-// add, which later generations take over as any other.
+// A document without a parsed version has one for the chunks that users add, which
+// later generations take over like any other.
 func testBlankVersion(t *testing.T, b *bench) {
 	_, live, _ := b.live("live.pdf")
 	b.ok(b.PublishBlank(b.ctx, b.tenant, live))
@@ -305,7 +305,7 @@ func testBlankVersion(t *testing.T, b *bench) {
 	d = b.doc(held.ID)
 	b.same("while it is parsed", []any{d.State, d.Generation, d.LiveGeneration}, []any{sheaf.DocQueued, 2, 1})
 
-	// While a first generation is made there is none.
+	// While a first generation is in progress there is none.
 	_, queued := b.create("queued.txt")
 	b.is(b.PublishBlank(b.ctx, b.tenant, queued[0]), sheaf.ErrConflict)
 	_, err = b.CancelDocuments(b.ctx, b.tenant, queued)

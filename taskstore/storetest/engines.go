@@ -1,5 +1,5 @@
-// Package storetest is the contract of the store, as tests that run against
-// every engine.
+// Package storetest is the contract of the store, as tests that run against every
+// engine.
 package storetest
 
 import (
@@ -19,13 +19,13 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// Engines lists the drivers that the contract holds for.
+// Engines lists the drivers that must fulfill the contract.
 var Engines = []string{"sqlite", "mysql", "postgres"}
 
-// Config makes an empty database of the engine, which the test's end drops,
-// and returns how to open it. The servers are named by SHEAF_TEST_MYSQL_DSN
-// and SHEAF_TEST_POSTGRES_DSN; a test without its server is skipped, or fails
-// when SHEAF_TEST_REQUIRE is set.
+// Config creates an empty database of the engine, dropped at the end of the test,
+// and returns its configuration. SHEAF_TEST_MYSQL_DSN and SHEAF_TEST_POSTGRES_DSN
+// name the servers; a test without its server is skipped, or fails if
+// SHEAF_TEST_REQUIRE is set.
 func Config(t testing.TB, engine string) sqlstore.Config {
 	t.Helper()
 	c := sqlstore.Config{Driver: engine, EventLag: -1, SampleAge: -1}
@@ -69,7 +69,7 @@ func Open(t testing.TB, engine string) *sqlstore.Store {
 	return s
 }
 
-// ForEachEngine runs the test once an engine, as a subtest named after it.
+// ForEachEngine runs the test for each engine, as a subtest named after it.
 func ForEachEngine(t *testing.T, test func(t *testing.T, engine string)) {
 	t.Helper()
 	for _, engine := range Engines {
@@ -89,7 +89,7 @@ func server(t testing.TB, variable string) string {
 	return dsn
 }
 
-// create runs the first statement now and the second when the test is over.
+// create runs the first statement now and the second when the test ends.
 func create(t testing.TB, driver, dsn, now, after string) {
 	t.Helper()
 	run := func(q string) error {

@@ -27,7 +27,7 @@ func testEvaluations(t *testing.T, b *bench) {
 	}
 	list := func() (out []string) {
 		t.Helper()
-		page := taskstore.Page{Limit: 2, Ascending: true} // short, so that it goes on
+		page := taskstore.Page{Limit: 2, Ascending: true} // short, so that there are more pages
 		for {
 			qs, next, err := b.SavedQueries(b.ctx, b.tenant, b.dataset.ID, page)
 			b.ok(err)
@@ -42,10 +42,10 @@ func testEvaluations(t *testing.T, b *bench) {
 	}
 	first := save(ask("a", 1))[0]
 	b.same("first", []any{first.Version, first.Expected, first.CreatedAt.IsZero()}, []any{1, []taskstore.ExpectedAnswer{{DocumentID: "doc", From: 1, To: 1}}, false})
-	save(ask("a", 1), ask("b", 1), ask("c", 1, 2), ask("b", 2, 3)) // the last of a question counts
+	save(ask("a", 1), ask("b", 1), ask("c", 1, 2), ask("b", 2, 3)) // the last of each question counts
 	b.same("a question is kept once", list(), []string{"a v1 1", "b v2 2", "c v1 2"})
 
-	// A generated question changes none that is there, and belongs to whoever changes it.
+	// A generated question replaces no existing one, and belongs to whoever changes it.
 	generated := func(q taskstore.SavedQuery) taskstore.SavedQuery { q.Source = taskstore.SourceHeadings; return q }
 	save(generated(ask("b", 7)), generated(ask("a", 1)))
 	made := save(generated(ask("made", 4)))[0]
@@ -67,7 +67,7 @@ func testEvaluations(t *testing.T, b *bench) {
 		t.Fatalf("a question of another query: %v", err)
 	}
 
-	// Several that save the same question make one query.
+	// Concurrent saves of the same question create one query.
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -89,7 +89,7 @@ func testEvaluations(t *testing.T, b *bench) {
 	b.same("nothing of them", len(list()), 4)
 	save(many[1:]...)
 
-	// Of evaluations the newest are kept.
+	// Only the newest evaluations are kept.
 	e := taskstore.Evaluation{TenantID: b.tenant, DatasetID: b.dataset.ID, Model: "m", Cause: taskstore.CauseModel, State: taskstore.EvaluatedState{Queries: "q", Settings: "s", Reparse: "r"}, Measures: taskstore.Measures{Queries: 1, MRR: .5}, Results: []taskstore.QueryResult{{QueryID: first.ID, Version: 1, Rank: 2, First: []taskstore.FoundPage{{DocumentID: "doc", Page: 3}}}}}
 	var last *taskstore.Evaluation
 	for range taskstore.MaxEvaluations + 2 {
@@ -101,7 +101,7 @@ func testEvaluations(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("kept", []any{len(kept), kept[0].ID, kept[0].Cause, kept[0].State, kept[0].Measures, len(kept[0].Results)}, []any{taskstore.MaxEvaluations, last.ID, e.Cause, e.State, e.Measures, 0})
 
-	// What the keeper looks at: each dataset once, and the last job that parsed again.
+	// What the keeper reads: each dataset once, and the last re-parse job.
 	refs := func(after string, limit int) (out []string) {
 		t.Helper()
 		list, err := b.DatasetsWithQueries(b.ctx, after, limit)
@@ -172,5 +172,5 @@ func testEvaluations(t *testing.T, b *bench) {
 	b.same("its evaluations", len(es), 0)
 }
 
-// second is the error of a call.
+// second returns the error of a call.
 func second[T any](_ T, err error) error { return err }

@@ -10,7 +10,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// testFacets compares every count with the list that its filter answers.
+// testFacets compares every count with the list that its filter returns.
 func testFacets(t *testing.T, b *bench) {
 	of := func(name, media, language, tag string) taskstore.NewDocument {
 		d := b.newDocument(name)
@@ -75,8 +75,8 @@ func testFacets(t *testing.T, b *bench) {
 	b.same("issues", all.Issues[:1], []taskstore.Issue{{Code: "encrypted", Documents: 2, Failed: 1, Sample: shown, Document: ids[1], Name: "b.pdf"}})
 	b.same("the other issue", []any{len(all.Issues), all.Issues[1].Code, all.Issues[1].Documents, all.Issues[1].Failed}, []any{2, "empty_file", 1, 1})
 
-	// Each list leaves out its own condition and obeys the others; each value finds
-	// as many as it says.
+	// Each list ignores its own condition and obeys the others; each value finds as
+	// many documents as its count.
 	few := taskstore.DocumentFilter{States: []sheaf.DocumentState{sheaf.DocFailed}, MediaTypes: []string{"application/pdf"}}
 	x := read(few)
 	b.same("states of PDF files", names(x.States), "failed 1, queued 1, succeeded 1, ")
@@ -106,7 +106,7 @@ func testFacets(t *testing.T, b *bench) {
 	}
 	found("what no value can be", taskstore.DocumentFilter{Tags: []string{"\x00"}}, 0)
 
-	// What is deleted, and what others have, is not counted.
+	// Deleted documents, and those of others, are not counted.
 	_, err = b.DeleteDocuments(b.ctx, b.tenant, ids[:1])
 	b.ok(err)
 	other := newBench(t, b.Store)
@@ -141,7 +141,7 @@ func testTags(t *testing.T, b *bench) {
 	f.Tags = []string{"Mill"}
 	f.IDs = ids[:3]
 	tagged("Barn", 3)
-	tagged("Barn", 0) // none of them has the old tag any more
+	tagged("Barn", 0) // none of them has the old tag anymore
 	f.IDs = nil
 	tagged("", 1000)
 	x, err := b.Facets(b.ctx, b.tenant, taskstore.DocumentFilter{DatasetID: b.dataset.ID})

@@ -6,8 +6,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// fairness: what tenants were served within the window counts, by weight and of
-// those alone whose work has waited that long; /v1/stats shows it until it is old.
+// fairness: what was served within the window counts, by weight and only for tenants
+// whose work has waited that long; /v1/stats shows it until it is old.
 func fairness(f *Fixture) {
 	f.Document("a")
 	f.Document("b")
@@ -28,7 +28,7 @@ func fairness(f *Fixture) {
 	if got := measure(); got != nil || stats() != nil {
 		f.T.Errorf("before anybody has waited: %+v", got)
 	}
-	// What waits for long counts; what is served is summed from the log.
+	// Work that waits long counts; served work is summed from the log.
 	works := map[string][]string{}
 	for _, tenant := range []string{"a", "b"} {
 		for range 3 { // of 12 pages each

@@ -15,8 +15,8 @@ import (
 	"sheaf/taskstore/sqlstore"
 )
 
-// Fixture is an empty database with a store on it and a connection of the
-// test's own, by which it sees rows that the store's methods do not show.
+// Fixture is an empty database with a store on it and the test's own connection, to
+// see rows that the store's methods do not show.
 type Fixture struct {
 	Store  *sqlstore.Store
 	DB     *sql.DB
@@ -25,7 +25,7 @@ type Fixture struct {
 	Config sqlstore.Config
 }
 
-// New makes a Fixture.
+// New creates a Fixture.
 func New(t testing.TB, engine string) *Fixture {
 	t.Helper()
 	c := Config(t, engine)
@@ -59,7 +59,7 @@ func (f *Fixture) Second() *sqlstore.Store {
 	return s
 }
 
-// sql writes the parameters as the engine wants them.
+// sql converts the parameters to the engine's syntax.
 func (f *Fixture) sql(q string) string {
 	if f.Engine != "postgres" {
 		return q
@@ -77,7 +77,7 @@ func (f *Fixture) sql(q string) string {
 	return b.String()
 }
 
-// Exec runs a statement of the test's own and returns the rows it matched.
+// Exec runs a statement of the test and returns the number of rows it matched.
 func (f *Fixture) Exec(q string, args ...any) int {
 	f.T.Helper()
 	res, err := f.DB.Exec(f.sql(q), args...)
@@ -120,18 +120,18 @@ func (f *Fixture) Strings(q string, args ...any) []string {
 	return out
 }
 
-// Doc is a document that a test made.
+// Doc is a document created by a test.
 type Doc struct {
 	ID, Tenant, Dataset, Job, Plan string
 }
 
-// Document makes a document with a pending plan task, in a job of its own.
+// Document creates a document with a pending plan task, in its own job.
 func (f *Fixture) Document(tenant string) Doc {
 	f.T.Helper()
 	return f.DocumentAt(tenant, time.Time{})
 }
 
-// DocumentAt makes a document for a time, zero for now.
+// DocumentAt creates a document scheduled for notBefore, zero for now.
 func (f *Fixture) DocumentAt(tenant string, notBefore time.Time) Doc {
 	f.T.Helper()
 	d := Doc{ID: sheaf.NewID(), Tenant: tenant, Dataset: "ds-" + tenant, Job: sheaf.NewID(), Plan: sheaf.NewID()}
@@ -159,7 +159,7 @@ func (f *Fixture) Claim(id, worker string) *sheaf.Task {
 	return t
 }
 
-// Refused checks that a task can not be claimed because of the state it is in.
+// Refused checks that a task cannot be claimed because of its state.
 func (f *Fixture) Refused(id string, state sheaf.TaskState) {
 	f.T.Helper()
 	_, err := f.Store.Claim(context.Background(), id, "refused", time.Minute)
@@ -169,8 +169,8 @@ func (f *Fixture) Refused(id string, state sheaf.TaskState) {
 	}
 }
 
-// Plan claims and completes the document's plan with the tasks given, and
-// returns them as stored.
+// Plan claims the document's plan, completes it with the given tasks, and returns
+// them as stored.
 func (f *Fixture) Plan(d Doc, spawn ...sheaf.NewTask) []sheaf.Task {
 	f.T.Helper()
 	t := f.Claim(d.Plan, "planner")
@@ -178,7 +178,7 @@ func (f *Fixture) Plan(d Doc, spawn ...sheaf.NewTask) []sheaf.Task {
 	return f.Tasks(d.ID, t.Generation)
 }
 
-// Parse makes n parse tasks of 12 pages each.
+// Parse returns n parse tasks of 12 pages each.
 func Parse(n int) []sheaf.NewTask {
 	out := make([]sheaf.NewTask, n)
 	for i := range out {
@@ -188,7 +188,7 @@ func Parse(n int) []sheaf.NewTask {
 	return out
 }
 
-// Tasks lists the tasks of a generation but for its plan.
+// Tasks lists the tasks of a generation except its plan.
 func (f *Fixture) Tasks(doc string, gen int) []sheaf.Task {
 	f.T.Helper()
 	tasks, err := f.Store.GenerationTasks(context.Background(), doc, gen)
@@ -216,7 +216,7 @@ func (f *Fixture) Task(id string) sheaf.Task {
 	panic("unreachable")
 }
 
-// Result is what a parse attempt leaves.
+// Result is the result of a parse attempt.
 func Result(t *sheaf.Task) sheaf.TaskResult {
 	id := sheaf.RangeID(t.ID, t.Epoch)
 	return sheaf.TaskResult{RangeID: id, ArtifactKey: sheaf.ArtifactKey(t.TenantID, t.DocumentID, id), Chunks: 3, Tokens: 30,
@@ -245,7 +245,7 @@ func (f *Fixture) Fold() {
 	f.T.Fatal("documents stay dirty")
 }
 
-// Feedable is what the store would feed to a queue, of all tenants.
+// Feedable returns what the store would feed to a queue, of all tenants.
 func (f *Fixture) Feedable(window int, requeueAfter time.Duration) (all []sheaf.Hint) {
 	f.T.Helper()
 	for after := ""; ; {
@@ -258,7 +258,7 @@ func (f *Fixture) Feedable(window int, requeueAfter time.Duration) (all []sheaf.
 	}
 }
 
-// Finalizer finds the finalize task of a document, which Fold must have made.
+// Finalizer finds the finalize task of a document, which Fold must have created.
 func (f *Fixture) Finalizer(doc string) string {
 	f.T.Helper()
 	ids := f.Strings("SELECT id FROM tasks WHERE doc_id=? AND kind='finalize' AND state='pending'", doc)
@@ -306,7 +306,7 @@ func (f *Fixture) OK(err error) {
 	}
 }
 
-// Stale checks that a write was refused because its claim is over.
+// Stale checks that a write was rejected because its claim has ended.
 func (f *Fixture) Stale(err error) {
 	f.T.Helper()
 	if !errors.Is(err, sheaf.ErrStale) {
@@ -330,7 +330,7 @@ func (f *Fixture) Reparse(d Doc) Doc {
 	return d
 }
 
-// Retry gives a dead task another try.
+// Retry gives a dead task another attempt.
 func (f *Fixture) Retry(d Doc, id string) {
 	f.T.Helper()
 	n, err := f.Store.RetryDead(ctx, d.Tenant, taskstore.DeadLetterFilter{IDs: []string{id}})
@@ -340,7 +340,7 @@ func (f *Fixture) Retry(d Doc, id string) {
 	}
 }
 
-// Query reads rows with a statement of the test's own.
+// Query reads rows with a statement of the test.
 func (f *Fixture) Query(q string, args ...any) (*sql.Rows, error) {
 	return f.DB.Query(f.sql(q), args...)
 }

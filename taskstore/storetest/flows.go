@@ -38,7 +38,7 @@ func testFlowVersions(t *testing.T, b *bench) {
 	b.same("another", create("contracts", "b").Version, 2)
 	b.same("back to the first", create("contracts", "a").Version, 3)
 
-	// Of many at once, each with a digest of its own, each gets its own number.
+	// Concurrent calls with different digests get different numbers.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	numbers := map[int]bool{}
@@ -71,7 +71,7 @@ func testFlowVersions(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("latest and second", []any{latest.Version, second.Digest}, []any{3, "b"})
 
-	// What a dataset names is not deleted from under it, and the rest is.
+	// A flow that a dataset names cannot be deleted, the others can.
 	d := b.dataset
 	names := func(flow sheaf.Opt[string]) {
 		t.Helper()
@@ -90,8 +90,8 @@ func testFlowVersions(t *testing.T, b *bench) {
 	}
 	names(sheaf.Set("contracts@2")) // and not contracts@3, which is deleted below
 
-	// What is not there is not named, and what two do at once ends in one order
-	// or the other: a dataset never names what is deleted.
+	// A missing flow cannot be named, and concurrent calls end in one order or the
+	// other: a dataset never names a deleted flow.
 	gone := *d
 	gone.ParseConfig.Flow, gone.UpdatedAt = sheaf.Set("nothing@1"), time.Time{}
 	if err := b.UpdateDataset(b.ctx, gone); !errors.Is(err, sheaf.ErrConflict) {
@@ -124,7 +124,7 @@ func testFlowVersions(t *testing.T, b *bench) {
 		t.Errorf("another tenant deletes it: %v", err)
 	}
 
-	// A number is not given twice, even when it was the last.
+	// A number is not reused, even if it was the last.
 	deleted, err := b.DeleteFlow(b.ctx, b.tenant, "contracts", 3)
 	b.ok(err)
 	b.same("deleted", deleted, []int{3})

@@ -15,7 +15,7 @@ func (f *Fixture) markAll() {
 	f.Exec("INSERT INTO doc_dirty (doc_id, at) SELECT id, 5 FROM documents")
 }
 
-// complete makes a planned document whose tasks have ended while nobody looked.
+// complete makes a planned document whose tasks ended without a fold.
 func (f *Fixture) complete(ranges int) Doc {
 	f.T.Helper()
 	d := f.Document("t")
@@ -24,8 +24,8 @@ func (f *Fixture) complete(ranges int) Doc {
 	return d
 }
 
-// foldMany folds documents in every state at once, which must be what folding
-// each alone is: nothing is lost, and no event is written twice.
+// foldMany folds documents in every state together, with the same result as folding
+// each alone: nothing is lost, and no event is written twice.
 func foldMany(f *Fixture) {
 	type expected struct {
 		state    sheaf.DocumentState
@@ -39,7 +39,7 @@ func foldMany(f *Fixture) {
 		var d Doc
 		var e expected
 		switch i % 8 {
-		case 0: // its plan is at work
+		case 0: // its plan is running
 			d = f.Document("t")
 			f.Claim(d.Plan, "w")
 			e = expected{state: sheaf.DocRunning}
@@ -93,7 +93,7 @@ func foldMany(f *Fixture) {
 			want(f, "finalize tasks of "+id+" "+when, f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='finalize'", id), e.final)
 			want(f, "decisions on "+id+" "+when, f.Int("SELECT fin_epoch FROM documents WHERE id=?", id), e.final)
 			want(f, "paused tasks of "+id+" "+when, f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND kind='finalize' AND paused=1", id), e.paused)
-			events := 1 // that it is queued
+			events := 1 // the queued event
 			if e.state != sheaf.DocQueued {
 				events = 2
 				want(f, "generation of "+id+" "+when, f.Strings("SELECT state FROM generations WHERE doc_id=?", id)[0], string(e.state))
@@ -112,8 +112,8 @@ func foldMany(f *Fixture) {
 	check("after the second fold")
 }
 
-// foldHeld leaves documents that somebody else works on to later, whoever folds
-// them, and folds them once he is gone.
+// foldHeld postpones documents that another transaction has locked, whoever folds
+// them, and folds them once it has ended.
 func foldHeld(f *Fixture) {
 	if f.Engine == "sqlite" {
 		return // one writer at a time
@@ -145,9 +145,9 @@ func foldHeld(f *Fixture) {
 	}
 }
 
-// foldShares folds shares: each document falls to one folder, also to the one
-// that is left when the others are gone, and folders that disagree on how many
-// they are do nothing twice.
+// foldShares folds shares: each document belongs to one folder, also to the last one
+// when the others are gone, and folders that disagree on their number do nothing
+// twice.
 func foldShares(f *Fixture) {
 	const documents, folders = 60, 3
 	var docs []Doc
@@ -206,8 +206,8 @@ func foldShares(f *Fixture) {
 	want(f, "events", f.Int("SELECT COUNT(*) FROM events WHERE kind='document'")-before, documents)
 }
 
-// foldRanks are those of the folders that are there: they close up when one goes
-// or is silent.
+// foldRanks are the ranks of live folders: they close up when one leaves or is
+// silent.
 func foldRanks(f *Fixture) {
 	const life = time.Minute
 	rank := func(who string, wantRank, wantOf int) {

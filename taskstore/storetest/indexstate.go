@@ -8,8 +8,9 @@ import (
 	"sheaf"
 )
 
-// indexStateIsFenced checks that of many who change what they read exactly one
-// does, and that live results are listed once each, without what is deleted.
+// indexStateIsFenced checks that exactly one of several concurrent changes of the
+// same state succeeds, and that live results are listed once each, without deleted
+// ones.
 func indexStateIsFenced(f *Fixture) {
 	if v, n, err := f.Store.IndexState(ctx); v != "" || n != 0 || err != nil {
 		f.T.Fatalf("a new store has %q, %d, %v", v, n, err)

@@ -10,7 +10,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// files are members of an archive with ids and sums made of their paths.
+// files are members of an archive with ids and hashes derived from their paths.
 func files(archive string, generation int, paths ...string) []taskstore.NewDocument {
 	out := make([]taskstore.NewDocument, len(paths))
 	for i, p := range paths {
@@ -29,7 +29,7 @@ func asking(files []taskstore.NewDocument) taskstore.NewMembers {
 	return taskstore.NewMembers{Files: files, MaxDocuments: 100, MaxBytes: 1 << 20}
 }
 
-// members makes documents of paths, none of which may be refused.
+// members creates documents for paths, none of which may be rejected.
 func (f *Fixture) members(held sheaf.Claim, ask taskstore.NewMembers) {
 	f.T.Helper()
 	out, err := f.Store.CreateMembers(ctx, held, ask)
@@ -41,7 +41,7 @@ func (f *Fixture) members(held sheaf.Claim, ask taskstore.NewMembers) {
 	}
 }
 
-// plansOf are the plan task of an archive's member, newest first.
+// plansOf returns the plan tasks of an archive's member, newest first.
 func (f *Fixture) plansOf(id string) []string {
 	f.T.Helper()
 	return f.Strings("SELECT id FROM tasks WHERE doc_id=? AND kind='plan' ORDER BY gen DESC", id)
@@ -66,7 +66,7 @@ func membersOnce(f *Fixture) {
 	f.members(t.Held(), ask)
 	f.members(t.Held(), ask)
 
-	// The executor is lost, and the next one begins anew, with keys of its own.
+	// The executor is lost, and the next one starts again, with its own keys.
 	f.OK(f.Store.Release(ctx, t.Held()))
 	t = f.Claim(d.Plan, "w2")
 	ask = asking(files(d.ID, 1, "a", "b", "c"))
@@ -139,7 +139,7 @@ func membersQuota(f *Fixture) {
 	f.OK(err)
 	want(f, "refused for its bytes", out[0].Failure != nil, true)
 
-	// The queue empties by itself: what exceeds its capacity waits.
+	// The queue empties over time: what exceeds its capacity waits.
 	set(sheaf.Quota{QueuedTasks: 3})
 	out, err = f.Store.CreateMembers(ctx, t.Held(), asking(files(d.ID, 1, "a", "b", "c", "d")))
 	f.OK(err)
@@ -188,7 +188,7 @@ func membersFollow(f *Fixture) {
 		}
 	}
 
-	// Kept members belong to the new generation without one of their own.
+	// Kept members belong to the new generation without a generation of their own.
 	d = f.Reparse(d)
 	t = f.Claim(d.Plan, "w")
 	keep := asking(files(d.ID, 3, "a", "b=new"))

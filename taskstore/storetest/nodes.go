@@ -10,10 +10,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// graphsOfNodes runs random graphs of tasks, whose ends come in a random order and
-// in random ways, beside a model: a task is pending exactly from the moment on
-// that the last of its inputs has ended, by the transaction of that end. Inputs
-// end done, failed for good with each on_failure, lost, or released and run again.
+// graphsOfNodes runs random task graphs, whose tasks end in random order and in
+// random ways, next to a model: a task becomes pending exactly when the last of its
+// inputs ends, in the transaction of that end. Inputs end done, failed permanently
+// with each on_failure, lost, or released and run again.
 func graphsOfNodes(f *Fixture) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -94,7 +94,7 @@ func graphsOfNodes(f *Fixture) {
 					want(f, "done epoch", f.Int("SELECT done_epoch FROM tasks WHERE id=?", t.ID), int(t.Epoch))
 					return
 				}
-				for range n { // what only a dead node feeds ends by the folds after it
+				for range n { // what only a dead node feeds is ended by the folds after it
 					f.Fold()
 				}
 			}
@@ -115,7 +115,7 @@ func graphsOfNodes(f *Fixture) {
 				done := taskstore.Completion{Result: sheaf.TaskResult{Output: &sheaf.NodeOutput{Name: fmt.Sprint(i)}}}
 				f.OK(f.Store.Complete(ctx, t.Held(), done))
 				state[i] = sheaf.TaskDone
-				f.Stale(f.Store.Complete(ctx, t.Held(), done)) // a repeated end wakes nobody twice
+				f.Stale(f.Store.Complete(ctx, t.Held(), done)) // a repeated end wakes nothing twice
 			}
 		}
 		for i := range spawn {
@@ -131,9 +131,8 @@ func graphsOfNodes(f *Fixture) {
 	}
 }
 
-// poolsAreFedApart: tasks of a pool are fed to those who serve it and to nobody
-// else, a pause holds them as it holds others, and a pool that no live worker
-// serves is named.
+// poolsAreFedApart: tasks of a pool are fed only to those who serve it, a pause
+// holds them like others, and a pool that no live worker serves is reported.
 func poolsAreFedApart(f *Fixture) {
 	node := func(id, pool string) sheaf.NewTask {
 		return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: id, Pool: pool, Cost: 1}
@@ -195,7 +194,7 @@ func poolsAreFedApart(f *Fixture) {
 	_, err = f.Store.Heartbeat(ctx, slow, time.Minute, nil)
 	f.OK(err)
 	f.Exec("UPDATE workers SET seen_at=seen_at-7200000 WHERE id='w-slow'")
-	unserved(taskstore.DefaultPool, "llm") // its next heartbeat is not late yet, and it takes what has no pool from nobody
+	unserved(taskstore.DefaultPool, "llm") // its next heartbeat is not late yet, and it does not serve tasks without a pool
 	f.OK(f.Store.Deregister(ctx, "w-slow"))
 	unserved("gpu", "llm")
 	_, err = f.Store.Heartbeat(ctx, status, time.Minute, nil)
@@ -206,7 +205,7 @@ func poolsAreFedApart(f *Fixture) {
 	want(f, "held", held, 3)
 	fed("paused llm", llm)
 	f.Refused(spawn[0].ID, sheaf.TaskPending)
-	unserved() // a pause is why they wait
+	unserved() // they wait because of the pause
 	_, err = f.Store.SetPaused(ctx, "t", taskstore.PauseScope{JobID: d.Job}, false)
 	f.OK(err)
 	fed("llm after the pause", llm, spawn[0].ID)
@@ -218,9 +217,8 @@ func poolsAreFedApart(f *Fixture) {
 	f.OK(err)
 }
 
-// outputsAreCollected: of the outputs of a version's nodes, those that the next
-// version lists stay, and the others, and those of attempts that came to nothing,
-// go to the collector.
+// outputsAreCollected: of a version's node outputs, those that the next version
+// lists stay; the others, and those of failed attempts, go to the collector.
 func outputsAreCollected(f *Fixture) {
 	node := func(id string, done *sheaf.TaskResult) sheaf.NewTask {
 		return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindDataflow, Node: id, Unit: sheaf.UnitPage, Range: sheaf.Range{From: 1, To: 12}, Cost: 1, ReuseKey: "key-" + id, Done: done}

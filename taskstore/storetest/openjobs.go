@@ -11,8 +11,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// testOpenJobs: a job takes files from several requests and does not end before
-// it is closed, or nothing was added for long.
+// testOpenJobs: a job takes files from several requests and does not end before it
+// is closed, or its idle timeout passes.
 func testOpenJobs(t *testing.T, b *bench) {
 	named := func(n int, from int) (docs []taskstore.NewDocument, names []string) {
 		for i := range n {
@@ -52,7 +52,7 @@ func testOpenJobs(t *testing.T, b *bench) {
 	changed.Document.SHA256 = "f" + changed.Document.SHA256[1:]
 	b.is(add(job, []taskstore.NewDocument{changed}, nil), sheaf.ErrConflict)
 
-	// Additions at the same time are all in the job, once each.
+	// Concurrent additions are all in the job, once each.
 	var all sync.WaitGroup
 	for i := range 4 {
 		docs, names := named(2, 10*(i+1))
@@ -62,7 +62,7 @@ func testOpenJobs(t *testing.T, b *bench) {
 	j := read(job.ID)
 	b.same("documents", []any{j.Documents.Total, j.Statistics.Scanned, j.Name}, []any{11, 11, "1.pdf, 2.pdf and 9 more"})
 
-	// All documents have ended, and the job has not.
+	// All documents have ended, but not the job.
 	more, names := named(1, 90)
 	done := b.newJob(sheaf.JobIngest)
 	done.Name = "Scans of May"
@@ -82,7 +82,7 @@ func testOpenJobs(t *testing.T, b *bench) {
 	b.is(add(done, late, names), sheaf.ErrConflict)
 	b.ok(add(done, more, names)) // a repeat may come after the end
 
-	// Another tenant, another dataset, and a job that is full.
+	// Another tenant, another dataset, and a full job.
 	thief := newBench(t, b.Store)
 	stolen := job
 	stolen.TenantID = thief.tenant
@@ -94,7 +94,7 @@ func testOpenJobs(t *testing.T, b *bench) {
 	b.ok(b.JobTakes(b.ctx, b.tenant, job.DatasetID, job.ID, sheaf.MaxJobDocuments-11))
 	b.is(b.JobTakes(b.ctx, b.tenant, job.DatasetID, job.ID, sheaf.MaxJobDocuments-10), sheaf.ErrConflict)
 
-	// Nothing was added for an hour: it closes by itself.
+	// Nothing was added for an hour: it closes automatically.
 	n, err := b.CloseIdleJobs(b.ctx, 10)
 	b.ok(err)
 	b.same("idle", n, 0)
@@ -104,7 +104,7 @@ func testOpenJobs(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("idle after an hour", []any{n, read(job.ID).OpenUntil.IsZero()}, []any{1, true})
 
-	// What is deleted is in no job's name.
+	// Deleted documents are in no job's name.
 	_, err = b.DeleteDocuments(b.ctx, b.tenant, []string{first[0].Document.ID})
 	b.ok(err)
 	b.same("called by what is left", read(job.ID).Name, "2.pdf and 10 more")
@@ -174,11 +174,11 @@ func testJobFilters(t *testing.T, b *bench) {
 	b.same("last page", []any{ids[jobs[0].ID], next}, []any{"may", ""})
 }
 
-// testJobStates brings jobs of a tenant of its own into all states, and asks for them.
+// testJobStates brings jobs of a separate tenant into all states, and lists them.
 func testJobStates(before *bench) {
 	b := newBench(before.t, before.Store)
 	ids := map[string]string{}
-	// job makes one of as many documents as there are ends; "" leaves one in the queue.
+	// job creates a job with one document per end; "" leaves one in the queue.
 	job := func(key string, ends ...sheaf.DocumentState) {
 		names := make([]string, len(ends))
 		for i := range ends {
@@ -233,7 +233,7 @@ func testJobStates(before *bench) {
 		got, next := list(taskstore.JobFilter{States: []sheaf.DocumentState{state}}, taskstore.Page{Ascending: true})
 		b.same(string(state), []any{got, next}, []any{want, ""})
 	}
-	// Pages of them hold each once, in both orders, whatever lies between.
+	// Their pages hold each job once, in both orders, whatever lies between.
 	f := taskstore.JobFilter{States: []sheaf.DocumentState{sheaf.DocQueued, sheaf.DocRunning, sheaf.DocFailed}}
 	for _, ascending := range []bool{true, false} {
 		want := []string{"queued", "failed", "running", "half", "open"}

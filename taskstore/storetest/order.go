@@ -9,7 +9,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// served lists a tenant's tasks in the order in which Runnable has them.
+// served lists a tenant's tasks in the order of Runnable.
 func (f *Fixture) served(tenantID string) []sheaf.Hint {
 	f.T.Helper()
 	hints, err := f.Store.Runnable(ctx, tenantID, 1000, 0)
@@ -34,9 +34,9 @@ func idsOf(tasks []sheaf.Task) []string {
 	return out
 }
 
-// depthFirst: a document that is done goes before ranges of one that has begun,
-// the one with the least to do first, these before plans, and the ranges of a
-// large document last.
+// depthFirst: a finished document's last task precedes ranges of documents in
+// progress, the one with the least left first, these precede plans, and the ranges
+// of a large document come last.
 func depthFirst(f *Fixture) {
 	first := f.Document("t")
 	f.Store.AdvanceClock(time.Millisecond) // no two jobs were queued at once
@@ -81,15 +81,14 @@ func depthFirst(f *Fixture) {
 	}
 	fed := f.Feedable(1000, time.Minute)
 	wantList(f, "order of the feed", ids(fed), want...)
-	// As many as asked for of what comes first, of the plans and of the bulk.
+	// The requested number of first tasks, of plans and of the bulk.
 	hints, err := f.Store.Runnable(ctx, "t", 1, 0)
 	f.OK(err)
 	wantList(f, "one of each", ids(hints), want[0], later.Plan, idsOf(bulk)[0])
 }
 
-// placeIsKept: a task that is tried again, given back or lost has the place that
-// it had, and what it spawns has it too; a re-parse and an operator's retry wait
-// from now on.
+// placeIsKept: a task that is retried, released or lost keeps its place, and so do
+// the tasks it spawned; a re-parse and an operator's retry start waiting now.
 func placeIsKept(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(4)...)
@@ -129,8 +128,8 @@ func placeIsKept(f *Fixture) {
 	}
 }
 
-// earlierVersion: rows that know no phase and no place are served before plans
-// that do, and are aged by the time since which they may run.
+// earlierVersion: rows without a phase and a place precede plans with both, and age
+// from the time when they may run.
 func earlierVersion(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(2)...)
@@ -161,8 +160,8 @@ func earlierVersion(f *Fixture) {
 	}
 }
 
-// aheadByPhase: the ranges of an earlier document are ahead of a plan, however
-// many they are and whatever place that gives them; those of a large one are not.
+// aheadByPhase: the ranges of an earlier document are ahead of a plan, whatever
+// their number and place; those of a large one are not.
 func aheadByPhase(f *Fixture) {
 	early, large, d := f.Document("t"), f.Document("t"), f.Document("t")
 	f.Plan(early, Parse(sheaf.BulkRanges)...)
@@ -175,8 +174,8 @@ func aheadByPhase(f *Fixture) {
 	want(f, "tasks ahead of a large document's ranges", left.AheadOwn, sheaf.BulkRanges+1)
 }
 
-// aheadAtOnce: what comes and goes while a job's place is asked for is in each
-// of the counts or in none. With one tenant nobody else is ever ahead.
+// aheadAtOnce: tasks that come and go while a job's place is read are in each of the
+// counts or in none. With one tenant no other is ever ahead.
 func aheadAtOnce(f *Fixture) {
 	d := f.Document("t")
 	f.Plan(d, Parse(1)...)
@@ -188,7 +187,7 @@ func aheadAtOnce(f *Fixture) {
 			case <-stop:
 				return
 			default:
-				// Of a higher lane, so that they are ahead, and gone at once.
+				// Of a higher lane, so that they are ahead, and gone immediately.
 				id := f.Document("t").Plan
 				f.Exec("UPDATE tasks SET lane=1 WHERE id=?", id)
 				f.Claim(id, "w")
@@ -206,8 +205,8 @@ func aheadAtOnce(f *Fixture) {
 	busy.Wait()
 }
 
-// lastRange: who ends the last range of a document writes the task that finishes
-// it, with no keeper there: exactly once under concurrent ends, and not before.
+// lastRange: the end of a document's last range writes the task that finishes it,
+// without a keeper: exactly once under concurrent ends, and not before.
 func lastRange(f *Fixture) {
 	const ranges = 12
 	d := f.Document("t")
@@ -242,7 +241,7 @@ func lastRange(f *Fixture) {
 	f.Publish(d.ID, sheaf.DocSucceeded)
 	want(f, "state", f.Doc(d.ID).State, sheaf.DocSucceeded)
 
-	// A canceled one is not finished.
+	// A canceled document is not finished.
 	gone := f.Document("t")
 	held := f.Claim(f.Plan(gone, Parse(1)...)[0].ID, "w")
 	f.Cancel(gone)

@@ -53,8 +53,8 @@ func (f *Fixture) Dump() []string {
 	return out
 }
 
-// says lists the places of the database that hold any of the words, in whatever
-// coding: answers are kept as base64.
+// says lists the places in the database that contain any of the words, in whatever
+// encoding: answers are kept as base64.
 func (f *Fixture) says(words ...string) (places []string) {
 	f.T.Helper()
 	for _, line := range f.Dump() {
@@ -75,11 +75,11 @@ func (f *Fixture) says(words ...string) (places []string) {
 	return slices.Compact(places)
 }
 
-// secrets are the words that secret puts into every row that takes them.
+// secrets are the words that secret puts into every row that can hold them.
 var secrets = []string{"sesame", "hushed"}
 
-// secret makes a document that is called sesame and says hushed wherever text
-// is kept, in a state with work of every kind.
+// secret makes a document with the name sesame and the word hushed wherever text is
+// kept, in a state with work of every kind.
 func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 	f.T.Helper()
 	f.Document("t") // and with it tenant and dataset
@@ -125,7 +125,7 @@ func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 	f.Claim(tasks[2].ID, "w") // runs
 	f.Fold()
 
-	// What keyed requests answered, and a message that waits for its receiver.
+	// The answers of keyed requests, and a message that waits for its receiver.
 	key = "key-of-" + d.ID
 	for k, body := range map[string]string{key: `{"documents":[{"id":"` + d.ID + `","name":"sesame.pdf"}]}`, "another": `{"documents":[{"id":"other","name":"visible"}]}`} {
 		r := taskstore.KeyedRequest{TenantID: "t", Key: k, Hash: "h", Holder: "me"}
@@ -166,8 +166,8 @@ func deletionLeavesNothing(f *Fixture) {
 	}
 	want(f, "state", receipt.State, taskstore.ReceiptPending)
 
-	// What is left serves those who need it: a repeated request is told that its
-	// answer is gone, receivers are told by id, and the job knows what it used.
+	// What remains is still useful: a repeated request learns that its answer is gone,
+	// receivers are notified by id, and the job knows its usage.
 	state, err := f.Store.Idempotent(ctx, taskstore.KeyedRequest{TenantID: "t", Key: key, Hash: "h", Holder: "again"}, time.Minute)
 	f.OK(err)
 	want(f, "answer", string(state.Answer), taskstore.ForgottenAnswer)
@@ -190,7 +190,7 @@ func deletionLeavesNothing(f *Fixture) {
 	want(f, "the other answer", strings.Contains(f.Strings("SELECT answer FROM idempotency WHERE k='another'")[0], "body"), true)
 }
 
-// deletionResumed deletes and dies at once: the keeper goes on.
+// deletionResumed deletes and dies immediately: the keeper continues.
 func deletionResumed(f *Fixture) {
 	d, _, _ := f.secret()
 	f.Store.PurgeNothingNow()
@@ -198,7 +198,7 @@ func deletionResumed(f *Fixture) {
 	f.OK(err)
 	wantList(f, "where the document is still told of", f.says(secrets...), "events.detail", "events.text", "idempotency.answer", "saved_queries.expected", "tasks.failure", "tasks.payload", "tasks.result",
 		"uploads.spec", "webhook_deliveries.data", "webhook_deliveries.error")
-	second := f.Second() // the process that leads next
+	second := f.Second() // the next leader
 	n, err := second.PurgeDeleted(ctx, 10)
 	f.OK(err)
 	want(f, "documents purged", n, 1)
@@ -207,7 +207,7 @@ func deletionResumed(f *Fixture) {
 	f.OK(err)
 	want(f, "documents purged again", n, 0)
 
-	// Somebody who was late writes all the same.
+	// A late writer still writes.
 	for k, v := range map[string]string{"late": `{"id":"` + d.ID + `","name":"sesame"}`, "deleted": `{"receipt_id":"` + r.ReceiptID + `","document_ids":["` + d.ID + `"]}`} {
 		q := taskstore.KeyedRequest{TenantID: "t", Key: k, Hash: "h", Holder: "me"}
 		_, err = f.Store.Idempotent(ctx, q, time.Minute)
@@ -216,7 +216,7 @@ func deletionResumed(f *Fixture) {
 		f.OK(err)
 		f.OK(f.Store.FinishIdempotent(ctx, q, answer))
 	}
-	// A clock that jumps does not bring the second pass nearer.
+	// A clock jump does not bring the second pass forward.
 	f.OK(f.Store.ClockJumped(ctx, time.Hour))
 	f.Store.AdvanceClock(time.Hour)
 	n, err = f.Store.PurgeDeleted(ctx, 10)
@@ -230,8 +230,8 @@ func deletionResumed(f *Fixture) {
 	want(f, "the deletion's own answer", strings.Contains(f.Strings("SELECT answer FROM idempotency WHERE k='deleted'")[0], "body"), true)
 }
 
-// collected does what the collector does with garbage that is due, finding n
-// objects under each prefix and 3 chunks with 2 vectors of each document.
+// collected does what the collector does with due garbage: it finds objects under
+// each prefix and 3 chunks with 2 vectors of each document.
 func (f *Fixture) collected(objects int) {
 	f.T.Helper()
 	due, err := f.Store.Garbage(ctx, 1000)
@@ -292,7 +292,7 @@ func receiptCompletes(f *Fixture) {
 		!slices.Equal(done.DocumentIDs, []string{d.ID}) || len(done.DocumentsSHA256) != 64 || done.DatasetID != "ds-t" || done.Kind != taskstore.ReceiptDocuments || done.Format != taskstore.ReceiptFormat {
 		f.T.Fatalf("completed receipt: %+v", done)
 	}
-	// It is what was signed, whatever happens to the rows it was made from.
+	// The signed receipt does not depend on the rows it was made from.
 	f.Exec("DELETE FROM receipt_documents")
 	same, err := f.Store.Receipt(ctx, "t", r.ReceiptID)
 	f.OK(err)
@@ -310,7 +310,7 @@ func receiptKept(f *Fixture) {
 	f.members(plan.Held(), asking(files(zip.ID, 1, "x", "y")))
 	members, err := f.Store.Members(ctx, zip.ID)
 	f.OK(err)
-	// c has ranges of the same content as a, and other bytes.
+	// c has ranges with the same content as a, and other bytes.
 	c := f.Document("t")
 	for _, d := range []Doc{a, c} {
 		for _, t := range f.Plan(d, Parse(2)...) {
@@ -331,7 +331,7 @@ func receiptKept(f *Fixture) {
 	wanted := []string{a.ID + " " + b.ID + " same_bytes 0", a.ID + " " + c.ID + " same_ranges 2", members[0].ID + " " + zip.ID + " in_archive 0"}
 	slices.Sort(wanted)
 	wantList(f, "kept", kept(r.ReceiptID), wanted...)
-	// Who is deleted too keeps nothing.
+	// A document that is deleted too keeps nothing.
 	later, err := f.Store.DeleteDocuments(ctx, "t", []string{b.ID, zip.ID})
 	f.OK(err)
 	wantList(f, "kept after more was deleted", kept(r.ReceiptID), a.ID+" "+c.ID+" same_ranges 2")
@@ -370,7 +370,7 @@ func datasetReceipt(f *Fixture) {
 	if len(docs) != 1 || len(rest) != 1 || last != "" || docs[0].DocumentID != d.ID && rest[0].DocumentID != d.ID {
 		f.T.Fatalf("documents of the receipt: %+v and %+v", docs, rest)
 	}
-	// An empty one has a receipt, too.
+	// An empty one also has a receipt.
 	_, err = f.Store.CreateDataset(ctx, sheaf.Dataset{ID: "empty", TenantID: "t", Name: "empty"})
 	f.OK(err)
 	r, err = f.Store.DeleteDataset(ctx, "t", "empty")
@@ -384,7 +384,7 @@ func datasetReceipt(f *Fixture) {
 	want(f, "documents of an empty dataset", receipt.Documents, 0)
 }
 
-// formerMembersReceipt publishes a version of an archive that a file is gone from.
+// formerMembersReceipt publishes a version of an archive that lacks a former file.
 func formerMembersReceipt(f *Fixture) {
 	d := f.Document("t")
 	t := f.Claim(d.Plan, "w")

@@ -34,7 +34,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 	}
 	one, two := live("one.txt"), live("two.txt")
 
-	// Of many at once one begins; the others are told which.
+	// Only one of several concurrent starts succeeds; the others get its id.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var begun []string
@@ -66,7 +66,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("canceled at once", read(other.ID).State, taskstore.RunCanceled)
 
-	// What a run reads, and what is behind: changed, new and gone documents.
+	// What a run reads, and what is behind: changed, new and deleted documents.
 	docs, err := b.RunDocuments(b.ctx, first.ID, "", 1)
 	b.ok(err)
 	more, err := b.RunDocuments(b.ctx, first.ID, docs[0].ID, 10)
@@ -75,7 +75,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 	three := live("three.txt")
 	b.same("behind a new one", read(first.ID).Behind, 1)
 
-	// Progress and results are written under the claim alone, and touch no document.
+	// Progress and results need the claim, and change no document.
 	before, err := b.Document(b.ctx, b.tenant, one)
 	b.ok(err)
 	task := b.claim(first.TaskID)
@@ -100,7 +100,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("the document", []any{after.State, after.Progress, after.Chunks, after.UpdatedAt}, []any{before.State, before.Progress, before.Chunks, before.UpdatedAt})
 
-	// At its budget it parks, and goes on when it is resumed with another.
+	// At its budget it parks, and continues when it is resumed with another.
 	b.ok(b.Complete(b.ctx, task.Held(), taskstore.Completion{Run: &taskstore.RunEnd{State: taskstore.RunParked, Cause: "at the cap", Progress: taskstore.RunProgress{Tokens: 10}, Result: json.RawMessage(`{"n":1}`)}}))
 	parked := read(first.ID)
 	b.same("parked", []any{parked.State, parked.Cause, parked.Progress.Tokens, string(parked.Result), parked.FinishedAt.IsZero()}, []any{taskstore.RunParked, "at the cap", int64(10), `{"n":1}`, false})
@@ -114,7 +114,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 		t.Fatalf("wiped while it runs: %v", err)
 	}
 
-	// A dead task that is retried after a newer run began may write nothing.
+	// A dead task that is retried after a newer run started may write nothing.
 	task = b.claim(resumed.TaskID)
 	_, err = b.FailTask(b.ctx, task.Held(), taskstore.FailReport{Failure: *sheaf.Fail(sheaf.CategoryTarget, "broken", "it broke")})
 	b.ok(err)
@@ -135,8 +135,8 @@ func testDatasetRuns(t *testing.T, b *bench) {
 		t.Fatalf("an older run was resumed: %v", err)
 	}
 
-	// Paid answers are found by what was asked, those of the document first, and go
-	// with the document, also where others share them.
+	// Paid answers are found by their question, the document's first, and are removed
+	// with the document, even if others share them.
 	keep := func(name, key string, docs ...string) {
 		t.Helper()
 		b.ok(b.NoteRunItem(b.ctx, b.tenant, name, key, docs))
@@ -177,7 +177,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 		}
 	}
 
-	// The oldest are forgotten, a wipe forgets all of a kind.
+	// The oldest runs are removed, a wipe removes all of a kind.
 	for range taskstore.MaxRuns + 1 {
 		_, err := b.CancelRun(b.ctx, b.tenant, b.dataset.ID, newer.ID)
 		b.ok(err)
@@ -196,7 +196,7 @@ func testDatasetRuns(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("wiped", []int{wiped, count(kind), count("")}, []int{taskstore.MaxRuns, 0, 1})
 
-	// With its dataset a run ends.
+	// A run ends with its dataset.
 	last := start()
 	b.claim(last.TaskID)
 	_, err = b.DeleteDataset(b.ctx, b.tenant, b.dataset.ID)
@@ -291,7 +291,7 @@ func testRunResults(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("results", []any{len(results), results[0].Name, len(of), of[0].Chunks, of[0].DocumentID}, []any{2, "name-a", 1, 2, one})
 
-	// In place of another: that one goes to the collector.
+	// In place of another, which goes to the collector.
 	before = stamp()
 	b.ok(put("a2", 0, []string{sheaf.RunRangePrefix + "a"}, one))
 	if stamp() == before {
@@ -306,7 +306,7 @@ func testRunResults(t *testing.T, b *bench) {
 	}
 	b.same("garbage", []bool{waits(one, "a"), waits(one, "a2")}, []bool{true, false})
 
-	// What is read is not what is live any more: nothing is shown.
+	// The sources are no longer what is live: nothing is shown.
 	stale := taskstore.RunResult{RangeID: sheaf.RunRangePrefix + "late", DocumentID: two, Name: "x", Chunks: 1}
 	for what, src := range map[string]taskstore.RunSource{"generation": {DocumentID: two, Generation: 9}, "edited": {DocumentID: two, Generation: 1, Version: 3}, "unknown": {DocumentID: "nobody", Generation: 1}} {
 		r := stale
@@ -329,7 +329,7 @@ func testRunResults(t *testing.T, b *bench) {
 		t.Fatalf("dropped under a stale claim: %v", err)
 	}
 
-	// An edit changes what a document says.
+	// An edit changes the text of a document.
 	_, err = b.PutEdit(b.ctx, b.edit(one, ranges[0], 0, "the heron is grey"), 0)
 	b.ok(err)
 	b.same("after an edit", seen("a2", "b", "both"), []string{"b@two.txt"})
@@ -338,7 +338,7 @@ func testRunResults(t *testing.T, b *bench) {
 	at := slices.IndexFunc(docs, func(d taskstore.RunDocument) bool { return d.ID == one })
 	b.same("edits of a document", []any{docs[at].Version > 0, len(docs[at].Edited)}, []any{true, 1})
 
-	// With a document goes all that quotes it, at once.
+	// All results that quote a document are removed with it, immediately.
 	b.ok(b.ReserveRanges(b.ctx, b.tenant, two, []string{sheaf.RunRangePrefix + "two-one"}))
 	b.ok(b.PutRunResult(b.ctx, claim, taskstore.RunResult{RangeID: sheaf.RunRangePrefix + "two-one", DocumentID: two, Name: "x", Layer: 1, Chunks: 1,
 		Sources: []taskstore.RunSource{{DocumentID: one, Generation: 1, Version: docs[at].Version}, {DocumentID: two, Generation: 1}}}, nil))
@@ -347,7 +347,7 @@ func testRunResults(t *testing.T, b *bench) {
 	b.same("after a deletion", seen("b", "two-one"), []string{"b@two.txt"})
 	b.same("its garbage", waits(two, "two-one"), true)
 
-	// The next run is due when the time has passed, and ends with what it was asked.
+	// The next run is due when its interval has passed since the last one ended.
 	due := func() (n int) {
 		rs, err := b.RunsDue(b.ctx, 1000)
 		b.ok(err)
@@ -373,8 +373,8 @@ func testRunResults(t *testing.T, b *bench) {
 	b.same("wiped garbage", waits(two, "b"), true)
 }
 
-// Datasets whose settings ask for runs are found, page after page, and how long
-// their documents are left alone.
+// Datasets whose settings ask for runs are found, page after page, and how long their
+// documents have been unchanged.
 func testDatasetsThatRun(t *testing.T, b *bench) {
 	on := func(name, config string) string {
 		d := sheaf.Dataset{TenantID: b.tenant, Name: name}

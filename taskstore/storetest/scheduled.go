@@ -7,7 +7,7 @@ import (
 	"sheaf/taskstore"
 )
 
-// clock is the time by the store.
+// clock is the store's time.
 func (f *Fixture) clock() time.Time {
 	f.T.Helper()
 	now, _, err := f.Store.WatchClock(ctx)
@@ -15,9 +15,9 @@ func (f *Fixture) clock() time.Time {
 	return now
 }
 
-// scheduled: work that was asked for later is shown with its time, is neither
-// served nor counted as work that is tried again before it, and has from then
-// on the place and the age of what was asked for at that time.
+// scheduled: scheduled work is shown with its time, is neither served nor counted as
+// waiting for a retry before it, and then has the place and the age of work
+// requested at that time.
 func scheduled(f *Fixture) {
 	at := f.clock().Add(time.Hour).Truncate(time.Second)
 	d := f.DocumentAt("t", at)
@@ -61,8 +61,8 @@ func scheduled(f *Fixture) {
 	f.Fold()
 	f.InState(d.Plan, sheaf.TaskScheduled)
 
-	// Half an hour on somebody else's work comes; it is served first, and both
-	// are as old as they have been waited for.
+	// Half an hour later other work arrives; it is served first, and both are as old as
+	// their wait.
 	f.Store.AdvanceClock(30 * time.Minute)
 	other := f.Document("t")
 	f.Store.AdvanceClock(31 * time.Minute)
@@ -80,13 +80,13 @@ func scheduled(f *Fixture) {
 	f.OK(err)
 	want(f, "no time to wait for", doc.NotBefore.IsZero(), true)
 
-	// What is given back has waited since its time, not since it was asked for.
+	// Released work has waited since its start time, not since it was requested.
 	f.OK(f.Store.Release(ctx, f.Claim(d.Plan, "w").Held()))
 	waits(f.Task(d.Plan).RunAt)
 }
 
-// scheduledEnds: work for later can be canceled and replaced while it waits, and
-// stays for its time when the clock goes back.
+// scheduledEnds: scheduled work can be canceled and replaced while it waits, and
+// keeps its time when the clock goes back.
 func scheduledEnds(f *Fixture) {
 	at := f.clock().Add(2 * time.Hour).Truncate(time.Second)
 	canceled, live := f.DocumentAt("t", at), f.Document("t")

@@ -7,8 +7,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// spendingStops: many who spend at once never go above a cap together, what one
-// cap refuses is counted under no name, and what is given back can be spent again.
+// spendingStops: concurrent spending never exceeds a cap, spending rejected by one
+// cap counts under no name, and refunds can be spent again.
 func spendingStops(f *Fixture) {
 	on := []taskstore.Spending{{Name: "run/a", Cap: 100}, {Name: "day/x", Cap: 1000}}
 	spent := func(tenant, name string, tokens int) {
@@ -52,7 +52,7 @@ func spendingStops(f *Fixture) {
 	want(f, "full", full, "")
 	spent("other", "run/a", 100)
 
-	// A cap that people raise counts where it is higher, for its own name.
+	// A raised cap applies if it is higher, for its own name.
 	own := []taskstore.Spending{{Name: "run/b", Cap: 10, Raised: "cap/b"}}
 	spend := func(tokens int64, is string) {
 		f.T.Helper()

@@ -28,7 +28,7 @@ func testSplits(t *testing.T, b *bench) {
 	}
 	list := func() (out []string) {
 		t.Helper()
-		page := taskstore.Page{Limit: 2, Ascending: true} // short, so that it goes on
+		page := taskstore.Page{Limit: 2, Ascending: true} // short, so that there are more pages
 		for {
 			some, next, err := b.Splits(b.ctx, b.tenant, b.dataset.ID, page)
 			b.ok(err)
@@ -65,7 +65,7 @@ func testSplits(t *testing.T, b *bench) {
 	add("c", "d")
 	fresh("that the third was added again")
 
-	// Several that add the same make one.
+	// Concurrent calls with the same names create one split.
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -91,7 +91,7 @@ func testSplits(t *testing.T, b *bench) {
 	}
 	b.same("one that is there, of as many as may be", *add("Us", "US"), *first)
 
-	// Other datasets and tenants have none of them, and the deletion takes all.
+	// Other datasets and tenants have none of them, and the deletion removes all.
 	names, err := b.SplitNames(b.ctx, b.tenant, b.dataset.ID)
 	b.ok(err)
 	b.same("names of all", []any{len(names), names[0], names[taskstore.MaxSplits-1][1] != ""}, []any{taskstore.MaxSplits, []string{"US", "Us"}, true})

@@ -30,7 +30,7 @@ func testStats(t *testing.T, b *bench) {
 		cost += x.Cost
 	}
 	statsAre(t, b, 4, 1, cost)
-	// The same, once it is summed: by keepers that do so at the same time.
+	// The same after the roll-up, by concurrent keepers.
 	var keepers sync.WaitGroup
 	for range 4 {
 		keepers.Go(func() {
@@ -45,7 +45,7 @@ func testStats(t *testing.T, b *bench) {
 	}
 	keepers.Wait()
 	statsAre(t, b, 4, 1, cost)
-	// And what comes then, summed and not.
+	// And what follows, summed and not.
 	_, more := b.create("b")
 	b.plan(more[0], sheaf.Range{From: 1, To: 2})
 	for _, x := range b.tasks(more[0], 0) {
@@ -63,7 +63,8 @@ func testStats(t *testing.T, b *bench) {
 		b.ok(err)
 	}
 	statsAre(t, b, 5, 2, cost)
-	// A month in buckets of six hours counts the same, and another tenant's apart.
+	// A month in buckets of six hours has the same counts, and another tenant's are
+	// separate.
 	month, err := b.Stats(b.ctx, b.tenant, 30*24*60, 6*60)
 	b.ok(err)
 	tasks, failed, sum := 0, 0, 0
@@ -74,7 +75,7 @@ func testStats(t *testing.T, b *bench) {
 		tasks, failed, sum = tasks+k.Tasks, failed+k.Failed, sum+k.Cost
 	}
 	b.same("a month: buckets, their minutes, done, failed, cost", []int{len(month.Buckets), month.BucketMinutes, tasks, failed, sum}, []int{120, 360, 5, 2, cost})
-	// Counts do not need the log any more.
+	// Counts no longer need the log.
 	b.AdvanceClock(time.Second)
 	for n := 1; n > 0; {
 		report, err := b.Cleanup(b.ctx, time.Millisecond, 1000, false)
@@ -93,7 +94,7 @@ func failedOf(b *bench) (n int) {
 	return n
 }
 
-// statsAre holds the statistics of testStats to so many tasks.
+// statsAre compares the statistics of testStats with the given numbers.
 func statsAre(t *testing.T, b *bench, tasks, failed, cost int) {
 	t.Helper()
 	st, err := b.Stats(b.ctx, b.tenant, 5, 1)

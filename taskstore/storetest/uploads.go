@@ -44,7 +44,8 @@ func testUploads(t *testing.T, b *bench) {
 	b.same("pieces", again.Pieces, []taskstore.UploadPiece{{N: 0, Size: 60}})
 	b.same("hash", again.Hash, []byte{0, 255, 60})
 
-	// A wrong offset changes nothing; a second writer fences the first, whose number nobody gets.
+	// A wrong offset changes nothing; a second writer fences the first, whose piece
+	// number is not reused.
 	_, err = b.ClaimUpload(b.ctx, b.tenant, u.ID, 59, time.Hour)
 	b.is(err, sheaf.ErrConflict)
 	first, err := b.ClaimUpload(b.ctx, b.tenant, u.ID, 60, time.Hour)
@@ -63,7 +64,7 @@ func testUploads(t *testing.T, b *bench) {
 		t.Errorf("a writer that said it was done cost a number: %d, want %d", third.NextPiece, second.NextPiece)
 	}
 
-	// Only whole ones are bound, and to one job.
+	// Only complete uploads are bound, and to one job.
 	whole := b.stored(b.newUpload(5), 5)
 	_, err = b.BindUploads(b.ctx, b.tenant, []string{whole.ID, u.ID}, sheaf.NewID())
 	b.is(err, sheaf.ErrConflict)
@@ -114,14 +115,14 @@ func testUploads(t *testing.T, b *bench) {
 	_, err = b.Upload(b.ctx, b.tenant, u.ID)
 	b.is(err, sheaf.ErrNotFound)
 
-	// The quota counts what is on its way.
+	// The quota counts pending uploads.
 	_, err = b.ChangeTenant(b.ctx, b.tenant, taskstore.TenantChange{Bytes: new(int64(1000))})
 	b.ok(err)
 	_, err = b.CreateUpload(b.ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 996}, time.Hour)
 	b.is(err, sheaf.ErrLimit)
 	b.newUpload(995)
 
-	// An upload that expires ends at once, and leaves its pieces to the collector later.
+	// An expired upload ends immediately, and leaves its pieces to the collector later.
 	b.AdvanceClock(61 * time.Minute)
 	_, err = b.Upload(b.ctx, b.tenant, whole.ID)
 	b.is(err, sheaf.ErrNotFound)

@@ -30,7 +30,7 @@ func (b *bench) due(w *taskstore.Webhook) bool {
 
 func (b *bench) messages(w *taskstore.Webhook, states ...taskstore.DeliveryState) (events []string) {
 	b.t.Helper()
-	page := taskstore.Page{Limit: 2, Ascending: true} // short, so that it goes on
+	page := taskstore.Page{Limit: 2, Ascending: true} // short, so that there are more pages
 	for {
 		some, next, err := b.Deliveries(b.ctx, w, states, page)
 		b.ok(err)
@@ -49,7 +49,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	off.Enabled = false
 	b.ok(b.UpdateWebhook(b.ctx, *off))
 
-	// Each end is written once, to those that are enabled, whatever they want.
+	// Each end is written once, to the enabled webhooks, whatever events they want.
 	job, id, _ := b.live("a")
 	if !b.due(w) || b.due(off) {
 		t.Fatalf("due %v, the disabled one %v", b.due(w), b.due(off))
@@ -59,8 +59,8 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.same("messages", b.messages(w), []string{"document.succeeded", "job.succeeded"})
 	b.same("messages of the disabled", b.messages(off), []string(nil))
 
-	// A job that is not over is not announced; one whose last document was
-	// taken over by another job is.
+	// A job that has not ended is not announced; one whose last document was taken over
+	// by another job is.
 	other, more := b.create("b", "c")
 	b.ok(b.AnnounceJob(b.ctx, b.tenant, other))
 	again := b.newJob(sheaf.JobReparse)
@@ -96,7 +96,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.ok(b.EndDelivery(b.ctx, &d, taskstore.DeliveryEnd{State: taskstore.DeliveryDelivered, Status: 200}))
 	b.same("pending after a late end", b.messages(w, taskstore.DeliveryPending), []string{"document.succeeded"})
 
-	// A failure holds the webhook as a whole; a change of it forgets that.
+	// A failure holds back the whole webhook; changing the webhook clears that.
 	claim := func() *taskstore.Delivery {
 		t.Helper()
 		one, err := b.ClaimDeliveries(b.ctx, w.ID, 1, time.Minute)
@@ -133,7 +133,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.ok(err)
 	b.same("replayed of the far future", n, 0)
 
-	// Many who claim at once share the messages out.
+	// Concurrent claims share the messages.
 	for range 20 {
 		_, err := b.PingWebhook(b.ctx, w)
 		b.ok(err)
@@ -155,7 +155,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	group.Wait()
 	b.same("taken", taken.Load(), int32(20))
 
-	// The most a dataset may have, and the end of all.
+	// The maximum per dataset, and deleting all of them.
 	_, _, err = b.Deliveries(b.ctx, w, nil, taskstore.Page{Cursor: "x"})
 	b.is(err, sheaf.ErrInvalid)
 	for range 8 {
