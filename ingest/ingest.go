@@ -1,6 +1,7 @@
-// Package ingest handles uploads: where their bytes go, which tasks read them, which
-// earlier results are reused, and how re-parse, retry, cancel and delete change
-// that. It sits between the API and the store; executors run what it plans.
+// Package ingest decides what becomes of an upload: where its bytes go, which
+// tasks read them, what of an earlier result is used again, and how re-parse,
+// retry, cancel and delete change that. It stands between the API and the
+// store; executors run what it plans.
 package ingest
 
 import (
@@ -26,8 +27,8 @@ import (
 	"sheaf/taskstore"
 )
 
-// DryRunner plans a document without storing anything, and returns the plan and the
-// tasks it would spawn.
+// DryRunner plans a document without storing anything: what the plan found and
+// the tasks it would spawn.
 type DryRunner interface {
 	DryRun(ctx context.Context, doc *sheaf.Document, ask taskstore.PlanPayload) (taskstore.Completion, error)
 }
@@ -40,47 +41,49 @@ type Service struct {
 	Formats *parser.Registry
 	Planner DryRunner // nil refuses dry runs
 	Log     *slog.Logger
-	// Changed is called after a submit, cancel or delete, so that the keeper need not
-	// wait for its tick. May be nil, and must not block.
+	// Changed is called after something was submitted, canceled or deleted, so
+	// that the keeper need not wait for its tick. May be nil, and must not block.
 	Changed        func()
-	MaxUploadBytes int64         // per file; 0 means 5 GiB
+	MaxUploadBytes int64         // of one file; 0 means 5 GiB
 	Chat           bool          // a chat model is configured
-	ChatPrice      float64       // per million of its tokens, 0 if not configured
-	Window         int           // tokens the embedder reads together; 0 rejects late chunking
-	Settled        time.Duration // quiet time after a dataset's last change before a run starts automatically; 0 means a minute
-	// UploadLife is how long a resumable upload is kept after its last byte; 0 means a
-	// day.
+	ChatPrice      float64       // of a million of its tokens, 0 where nobody says
+	Window         int           // tokens that the embedder reads together; 0 refuses late chunking
+	Settled        time.Duration // after the last change of a dataset until a run begins by itself; 0 for a minute
+	// UploadLife is how long an upload in pieces is stored after its last byte;
+	// 0 means a day.
 	UploadLife time.Duration
-	Price      Price // what work costs, for dry runs
+	Price      Price // what work is charged, for dry runs
+
+	warned seldom // of datasets whose runs cannot start
 }
 
-// maxDefaultUpload is the default limit per file.
+// maxDefaultUpload is the bound on one file where none is configured.
 const maxDefaultUpload = 5 << 30
 
 // submitTime is how long the store may take to make documents of staged files.
 const submitTime = 2 * time.Minute
 
-// Origin identifies the request that asked for something.
+// Origin says which request asked for something.
 type Origin struct {
 	Trace string // W3C traceparent for the tasks, "" for none
-	// Key, of an idempotent request, determines the ids of what it creates: repeated
-	// after an unknown outcome, it finds or finishes what its first try began. "" makes
-	// new ids.
+	// Key, of an idempotent request, makes the ids of what it creates: when it
+	// is repeated after nobody knows what, it finds or finishes what its first
+	// try began. "" mints new ids.
 	Key   string
 	Since time.Time // of the first try
-	// NotBefore is when the requested work may start; zero means immediately.
+	// NotBefore is when what it asks for may begin; zero means at once.
 	NotBefore time.Time
-	// Requester is the name of the API key used, "" without keys.
+	// Requester is the name of the key that asks, "" without keys.
 	Requester string
-	// Job is the open job that the documents join; "" for a new job.
+	// Job is the open job that the documents join, "" for a job of their own.
 	Job string
 }
 
-// maxLater is how far ahead work can be scheduled.
+// maxLater is how far ahead work can be asked for.
 const maxLater = 366 * 24 * time.Hour
 
-// CheckNotBefore rejects, with ErrInvalid, a time too far ahead. For a past time it
-// returns zero, meaning immediately.
+// CheckNotBefore refuses as ErrInvalid a time that is too far ahead, and answers
+// zero, for at once, for one that is past.
 func CheckNotBefore(at, now time.Time) (time.Time, error) {
 	switch {
 	case at.IsZero() || !at.After(now):
@@ -91,7 +94,7 @@ func CheckNotBefore(at, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// ID returns the id of the n-th object of a kind that the request creates.
+// ID names the n-th thing of a kind that the request creates.
 func (o Origin) ID(tenantID, kind string, n int) string {
 	if o.Key == "" {
 		return sheaf.NewID()
@@ -99,34 +102,34 @@ func (o Origin) ID(tenantID, kind string, n int) string {
 	return sheaf.DerivedID(o.Since, n, tenantID, o.Key, kind, strconv.Itoa(n))
 }
 
-// Upload is one file being uploaded.
+// Upload is one file on its way in.
 type Upload struct {
 	Origin    Origin
-	N         int    // index of the file within its request
-	ID        string // of the document; "" makes one
+	N         int    // of the file within its request
+	ID        string // of the document; "" mints one
 	Name      string
-	MediaType string // "" to sniff it
+	MediaType string // "" sniffs
 	Body      io.Reader
 	Size      int64 // -1 when unknown
 	Config    sheaf.ParseConfig
 	Metadata  map[string]string
-	// Attributes are stored with a new document; an existing one keeps its own.
+	// Attributes are stored with a document that is new; one that is there keeps its own.
 	Attributes sheaf.Attributes
 	Lane       sheaf.Lane // 0 means normal
-	// From is a document whose bytes are used in place of Body: the blob store copies
-	// them. May be nil.
+	// From is the document whose bytes these are, in place of Body: the blob store
+	// copies them. nil for none.
 	From *sheaf.Document
-	// Hold is set for uploads to Service.Hold. A program that the format needs may be
-	// missing: nothing reads the file yet, and perhaps nothing ever will.
+	// Hold is set for what Hold takes. A program that its format needs may be
+	// missing: nothing reads the file yet, and maybe nothing ever will.
 	Hold bool
 }
 
-// Staged is a file whose bytes are stored but which is not a document yet.
+// Staged is a file whose bytes are stored and which is not yet a document.
 type Staged struct{ Document sheaf.Document }
 
-// Stage streams a file's bytes to the blob store while hashing them, and sniffs its
-// type. The file is not opened beyond that: a hostile one cannot harm the API. An
-// aborted upload leaves nothing behind.
+// Stage streams a file's bytes to the blob store while hashing them, and
+// sniffs what they are. The file is not opened beyond that: a hostile one
+// cannot hurt the API. When the upload breaks off nothing is left.
 func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (*Staged, error) {
 	if err := s.check(u); err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func (s *Service) Stage(ctx context.Context, dataset *sheaf.Dataset, u Upload) (
 
 func (s *Service) uploadLimit() int64 { return cmp.Or(s.MaxUploadBytes, maxDefaultUpload) }
 
-// check rejects uploads that could not become a document, regardless of their bytes.
+// check refuses what could not become a document whatever its bytes are.
 func (s *Service) check(u Upload) error {
 	if err := cmp.Or(s.CheckConfig(u.Config, ""), checkDocument(u.Config)); err != nil {
 		return err
@@ -189,8 +192,8 @@ func newDocument(dataset *sheaf.Dataset, u Upload) sheaf.Document {
 	return doc
 }
 
-// describe fills in what is known about the bytes once they are stored; head is
-// their beginning, if it was kept.
+// describe fills in what is known of the bytes once they are stored; head is
+// their begin, as far as it was stored.
 func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blob.Info, head []byte) error {
 	d := &st.Document
 	d.Size, d.SHA256 = stored.Size, stored.SHA256
@@ -206,7 +209,7 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 		}
 	}
 	if _, ok := s.Formats.ByMediaType(d.MediaType); !ok && u.MediaType != "" {
-		// The bytes are inconclusive; use the sender's type.
+		// The bytes say nothing useful; what the sender said may.
 		if _, ok := s.Formats.ByMediaType(u.MediaType); ok && d.MediaType == parser.MediaBinary {
 			d.MediaType = u.MediaType
 		}
@@ -224,14 +227,14 @@ func (s *Service) describe(ctx context.Context, st *Staged, u Upload, stored blo
 	if u.Hold {
 		return nil
 	}
-	// Tell the uploader now, rather than fail a task minutes later.
+	// Said now, to the uploader, and not by a task some minutes later.
 	return parser.Available(format)
 }
 
 // Discard removes the bytes of a staged file that will not become a document.
 func (s *Service) Discard(ctx context.Context, staged ...*Staged) {
 	for _, st := range staged {
-		// Delete the bytes even if the caller is gone.
+		// The caller may be gone; the bytes must go all the same.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		if err := s.Blobs.Delete(clean, st.Document.BlobKey); err != nil {
 			s.Log.WarnContext(ctx, "could not delete the bytes of a failed upload; sheaf doctor finds them", "key", st.Document.BlobKey, "error", err)
@@ -240,7 +243,7 @@ func (s *Service) Discard(ctx context.Context, staged ...*Staged) {
 	}
 }
 
-// Submission is the result of a submit.
+// Submission is what a submit answers.
 type Submission struct {
 	Job       *sheaf.Job       `json:"job"`
 	Documents []sheaf.Document `json:"documents"`
@@ -280,8 +283,8 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 		job.Files = append(job.Files, d.Name)
 		docs[i] = taskstore.NewDocument{Document: d, Plan: taskstore.PlanTask(taskstore.PlanPayload{})}
 	}
-	// Once the bytes are stored, ignore the client hanging up: an interrupted commit
-	// would leave it unknown whether they are in use.
+	// With the bytes there, the client may hang up: a commit that is cut off
+	// would leave it open whether they are in use.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTime)
 	defer cancel()
 	create := s.Catalog.CreateDocuments
@@ -300,7 +303,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 	return s.submission(ctx, job, staged)
 }
 
-// Hold makes documents of staged files without processing them until they are
+// Hold makes documents of staged files that nothing is done with before they are
 // re-parsed: they are unstarted, and belong to no job.
 func (s *Service) Hold(ctx context.Context, dataset *sheaf.Dataset, staged []*Staged) ([]sheaf.Document, error) {
 	docs := make([]sheaf.Document, len(staged))
@@ -322,9 +325,9 @@ func (s *Service) Hold(ctx context.Context, dataset *sheaf.Dataset, staged []*St
 // defaultIdle is how long an open job waits for more files.
 const defaultIdle = 10 * time.Minute
 
-// OpenJob makes a job that several requests add files to, via Origin.Job, until it
-// is closed or nothing was added for idle, 0 for ten minutes. It is named name, or
-// after its first files.
+// OpenJob makes a job that several requests add files to, by Origin.Job, until
+// it is closed or nothing was added for idle, 0 for ten minutes. It is called
+// name, or by its first files.
 func (s *Service) OpenJob(ctx context.Context, dataset *sheaf.Dataset, name string, idle time.Duration, from Origin) (*sheaf.Job, error) {
 	job := sheaf.Job{ID: from.ID(dataset.TenantID, "job", 0), TenantID: dataset.TenantID, DatasetID: dataset.ID, Kind: sheaf.JobIngest, Paused: dataset.Paused, Name: name, Requester: from.Requester}
 	if err := s.Catalog.OpenJob(ctx, job, cmp.Or(idle, defaultIdle)); err != nil {
@@ -333,7 +336,7 @@ func (s *Service) OpenJob(ctx context.Context, dataset *sheaf.Dataset, name stri
 	return s.Job(ctx, job.TenantID, job.ID)
 }
 
-// CloseJob stops an open job from taking files; it ends when its documents have.
+// CloseJob lets an open job end when its documents have.
 func (s *Service) CloseJob(ctx context.Context, tenantID, jobID string) (*sheaf.Job, error) {
 	if err := s.Catalog.CloseJob(ctx, tenantID, jobID); err != nil {
 		return nil, err
@@ -344,8 +347,8 @@ func (s *Service) CloseJob(ctx context.Context, tenantID, jobID string) (*sheaf.
 	return s.Job(ctx, tenantID, jobID)
 }
 
-// submission reads the result of staged files. Bytes that another try of the same
-// request already stored are discarded.
+// submission reads what was made of staged files. Bytes that another try of
+// the same request has stored already are not stored twice.
 func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Staged) (*Submission, error) {
 	out := &Submission{}
 	var err error
@@ -356,7 +359,7 @@ func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Stage
 	return out, err
 }
 
-// made reads the documents made from staged files, in their order.
+// made reads the documents that were made of staged files, in their order.
 func (s *Service) made(ctx context.Context, tenantID string, staged []*Staged) (out []sheaf.Document, err error) {
 	ids := make([]string, len(staged))
 	for i, st := range staged {
@@ -379,7 +382,7 @@ func (s *Service) made(ctx context.Context, tenantID string, staged []*Staged) (
 	return out, nil
 }
 
-// documents reads the documents among ids that exist.
+// documents reads those of ids that exist.
 func (s *Service) documents(ctx context.Context, tenantID string, ids []string) (map[string]sheaf.Document, error) {
 	found := make(map[string]sheaf.Document, len(ids))
 	for some := range slices.Chunk(ids, 500) {
@@ -394,31 +397,31 @@ func (s *Service) documents(ctx context.Context, tenantID string, ids []string) 
 	return found, nil
 }
 
-// ReparseRequest selects documents and says how to re-parse them.
+// ReparseRequest selects documents and says how to parse them again.
 type ReparseRequest struct {
 	Filter taskstore.DocumentFilter
-	Config sheaf.ParseConfig // overrides the document's settings; null means the dataset's current value
+	Config sheaf.ParseConfig // what it sets wins over the document's; null stands for what the dataset says now
 	From   Origin
-	Fresh  bool // reuse no stored result
+	Fresh  bool // use no stored result
 }
 
-// maxSelected bounds the documents held in memory by operations that need all of
-// them together.
+// maxSelected bounds the documents that are held in memory at once, for what
+// looks at all of them together.
 const maxSelected = 100_000
 
-// rerunSlice is how many documents are read and started at a time; a request may
-// cover any number. Tests lower it.
+// rerunSlice is how many documents are read and begun at a time; a request may
+// be for any number of them. Smaller in a test.
 var rerunSlice = 10_000
 
-// Rerun is the outcome of rerunning selected documents.
+// Rerun is what became of documents that were selected to be run again.
 type Rerun struct {
 	Job       *sheaf.Job // nil when there was nothing to run
-	Documents int        // rerun
-	Skipped   int        // left unchanged because of their state
+	Documents int        // that are run again
+	Skipped   int        // left as they are because of their state
 }
 
-// Reparse starts a new generation of every selected document. Search results change
-// only once a new generation has succeeded.
+// Reparse starts a new generation of every document that the filter selects.
+// What search sees changes only when a new generation has succeeded.
 func (s *Service) Reparse(ctx context.Context, dataset *sheaf.Dataset, r ReparseRequest) (Rerun, error) {
 	if err := checkDocument(r.Config); err != nil {
 		return Rerun{}, err
@@ -433,8 +436,8 @@ func (r ReparseRequest) decision(dataset *sheaf.Dataset) decision {
 	}
 }
 
-// findType sniffs the type of a document whose type override was removed. It returns
-// "" when the type is known.
+// findType looks at the bytes of a document whose type was overridden, and is
+// no longer. "" where its type is known.
 func (s *Service) findType(ctx context.Context, d *sheaf.Document, config sheaf.ParseConfig) (string, error) {
 	if config.MediaType.V != "" || d.ParseConfig.MediaType.V == "" || d.MediaType != d.ParseConfig.MediaType.V {
 		return "", nil
@@ -450,24 +453,24 @@ func (s *Service) findType(ctx context.Context, d *sheaf.Document, config sheaf.
 	return mediaType, nil
 }
 
-// RetryScope is what part of a job is rerun.
+// RetryScope says what of a job is run again.
 type RetryScope string
 
 const (
 	RetryFailed RetryScope = "failed" // the units that could not be read
 	RetryAll    RetryScope = "all"
-	// A stage and the stages after it, for all documents, plus earlier failures.
+	// A stage and what follows it, for all documents, and what failed before.
 	RetryParse RetryScope = "stage:parse" // the same as all
-	RetryChunk RetryScope = "stage:chunk" // the same: the contents of pages are not stored
+	RetryChunk RetryScope = "stage:chunk" // the same: what pages hold is not stored
 	RetryEmbed RetryScope = "stage:embed" // the stored chunks get new vectors
-	RetryIndex RetryScope = "stage:index" // the stored chunks and vectors are rewritten
+	RetryIndex RetryScope = "stage:index" // the stored chunks and vectors are written again
 )
 
-// RetryScopes lists the valid scopes.
+// RetryScopes lists what may be asked for.
 var RetryScopes = []RetryScope{RetryFailed, RetryAll, RetryParse, RetryChunk, RetryEmbed, RetryIndex}
 
-// Retry reruns what failed in a job's documents. With scope failed, a document's
-// readable units are kept and only the others are read.
+// Retry runs again what failed in the documents of a job. With scope failed a
+// document that has readable units keeps them and only the others are read.
 func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope RetryScope, from Origin) (Rerun, error) {
 	old, err := s.Catalog.Job(ctx, tenantID, jobID)
 	if err != nil {
@@ -476,7 +479,7 @@ func (s *Service) Retry(ctx context.Context, tenantID, jobID string, scope Retry
 	return s.retry(ctx, tenantID, old.DatasetID, s.ofJob(tenantID, jobID), scope, from)
 }
 
-// documentPages passes on documents page by page; it may be called again.
+// documentPages passes documents on, page by page; it may be called again.
 type documentPages func(ctx context.Context, each func([]sheaf.Document) error) error
 
 // ofJob reads the documents of a job.
@@ -510,7 +513,7 @@ func pagesBy(read func(context.Context, taskstore.Page) ([]sheaf.Document, strin
 	}
 }
 
-// gather reads all pages; ErrInvalid when they hold more than maxSelected.
+// gather reads all pages, ErrInvalid when they hold more than maxSelected.
 func gather(ctx context.Context, pages documentPages) (docs []sheaf.Document, err error) {
 	err = pages(ctx, func(some []sheaf.Document) error {
 		if docs = append(docs, some...); len(docs) > maxSelected {
@@ -521,7 +524,7 @@ func gather(ctx context.Context, pages documentPages) (docs []sheaf.Document, er
 	return docs, err
 }
 
-// these returns pages of documents already read.
+// these are documents that were read already.
 func these(docs []sheaf.Document) documentPages {
 	return func(_ context.Context, each func([]sheaf.Document) error) error { return each(docs) }
 }
@@ -540,10 +543,10 @@ func (s *Service) retry(ctx context.Context, tenantID, datasetID string, docs do
 	return s.again(ctx, job, docs, from, decide)
 }
 
-// decision says how a document is planned again, and whether it is.
+// decision says how a document is planned again, and whether it is at all.
 type decision func(*sheaf.Document) (sheaf.ParseConfig, taskstore.PlanPayload, bool)
 
-// retryOf decides, by a document's state, what a retry with that scope does.
+// retryOf decides by a document's state what a retry of that scope does with it.
 func retryOf(scope RetryScope) (decision, error) {
 	if !slices.Contains(RetryScopes, scope) {
 		return nil, fmt.Errorf("%w: scope %q: choose among %q", sheaf.ErrInvalid, scope, RetryScopes)
@@ -562,16 +565,16 @@ func retryOf(scope RetryScope) (decision, error) {
 		case sheaf.DocPartiallySucceeded, sheaf.DocFailed:
 			return d.ParseConfig, taskstore.PlanPayload{Scope: "failed", Stage: stage, Base: d.Generation}, true
 		case sheaf.DocCanceled:
-			// A canceled run's results are being collected: plan again.
+			// What a canceled run had finished is being collected: plan anew.
 			return d.ParseConfig, taskstore.PlanPayload{}, true
 		}
 		return d.ParseConfig, taskstore.PlanPayload{}, false
 	}, nil
 }
 
-// again starts a new generation of the documents that decide accepts, if any. All
-// are checked before the first is started, and read a second time when there are too
-// many to hold.
+// again starts a new generation of the documents that decide accepts, if any.
+// They are all looked at before the first is begun, and read a second time
+// where they are too many to be held.
 func (s *Service) again(ctx context.Context, job sheaf.Job, docs documentPages, from Origin, decide decision) (Rerun, error) {
 	var held []taskstore.ReparseDocument
 	job.NotBefore = from.NotBefore
@@ -597,8 +600,8 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs documentPages, 
 	}
 	job.Statistics.Skipped = job.Statistics.Scanned - accepted
 	if accepted == 0 && from.Key != "" {
-		// An earlier try may have started them all, so that the filter no longer
-		// selects them.
+		// An earlier try may have begun them all: they are not what the filter
+		// selects any more.
 		if begun, err := s.Job(ctx, job.TenantID, job.ID); !errors.Is(err, sheaf.ErrNotFound) {
 			return rerun(begun), err
 		}
@@ -634,9 +637,9 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs documentPages, 
 	return rerun(begun), err
 }
 
-// plannedAgain plans the documents that decide accepts, and returns their names.
+// plannedAgain plans those of the documents that decide accepts, and names them.
 func (s *Service) plannedAgain(ctx context.Context, tenantID string, docs []sheaf.Document, decide decision) (again []taskstore.ReparseDocument, names []string, err error) {
-	var named sheaf.ParseConfig // checked last: usually all documents name the same
+	var named sheaf.ParseConfig // checked last: most often all documents name the same
 	for i := range docs {
 		config, payload, ok := decide(&docs[i])
 		if !ok {
@@ -672,7 +675,7 @@ func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f
 	return gather(ctx, s.selected(dataset, f))
 }
 
-// Cancel stops the newest generation of the documents; the live one stays.
+// Cancel stops the newest generation of the documents; what is live stays.
 func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
 	r, err := s.Catalog.CancelDocuments(ctx, tenantID, ids)
 	if err != nil {
@@ -682,7 +685,7 @@ func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (ta
 	return r, nil
 }
 
-// CancelTask stops one task; a dry run reports whether it is waiting or running.
+// CancelTask stops one task; a dry run says whether it waits or runs.
 func (s *Service) CancelTask(ctx context.Context, tenantID, id string, dryRun bool) (taskstore.CancelReceipt, error) {
 	r, err := s.Catalog.CancelTask(ctx, tenantID, id, dryRun)
 	if err == nil && !dryRun {
@@ -691,7 +694,7 @@ func (s *Service) CancelTask(ctx context.Context, tenantID, id string, dryRun bo
 	return r, err
 }
 
-// StartRun starts a run over a dataset.
+// StartRun begins a run over a dataset.
 func (s *Service) StartRun(ctx context.Context, r taskstore.DatasetRun, trace string) (*taskstore.DatasetRun, error) {
 	run, err := s.Catalog.StartRun(ctx, r, trace)
 	if err == nil {
@@ -700,7 +703,7 @@ func (s *Service) StartRun(ctx context.Context, r taskstore.DatasetRun, trace st
 	return run, err
 }
 
-// ResumeRun queues a run again, with new options.
+// ResumeRun queues a run anew, with other options.
 func (s *Service) ResumeRun(ctx context.Context, tenantID, datasetID, id string, options taskstore.RunOptions, trace string) (*taskstore.DatasetRun, error) {
 	run, err := s.Catalog.ResumeRun(ctx, tenantID, datasetID, id, options, trace)
 	if err == nil {
@@ -709,11 +712,11 @@ func (s *Service) ResumeRun(ctx context.Context, tenantID, datasetID, id string,
 	return run, err
 }
 
-// dueRuns bounds the runs considered per step.
+// dueRuns bounds the runs that are looked at in one step.
 const dueRuns = 1000
 
-// StartDueRuns starts the runs over datasets that are due automatically: successors
-// of runs with auto-update, and those that settings ask for.
+// StartDueRuns begins the runs over datasets that begin by themselves: the next one
+// after each that is to be followed by one, and those that settings ask for.
 func (s *Service) StartDueRuns(ctx context.Context) (started int, err error) {
 	followed, err := s.startFollowing(ctx)
 	if err != nil {
@@ -723,8 +726,8 @@ func (s *Service) StartDueRuns(ctx context.Context) (started int, err error) {
 	return followed + wanted, err
 }
 
-// startFollowing starts a successor of each run with auto-update whose documents
-// have changed since.
+// startFollowing begins the next run after each that is to be followed by one,
+// where documents have changed since.
 func (s *Service) startFollowing(ctx context.Context) (started int, err error) {
 	due, err := s.Catalog.RunsDue(ctx, dueRuns)
 	if err != nil {
@@ -738,7 +741,7 @@ func (s *Service) startFollowing(ctx context.Context) (started int, err error) {
 				started++
 			}
 		}
-		// Deleted meanwhile, or started by another process.
+		// Deleted meanwhile, or begun by somebody else.
 		if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrConflict) {
 			return started, fmt.Errorf("starting the run after %s: %w", r.ID, err)
 		}
@@ -746,17 +749,17 @@ func (s *Service) startFollowing(ctx context.Context) (started int, err error) {
 	return started, nil
 }
 
-// How long after its documents changed a dataset's run starts automatically: when
-// none has changed for settled, or at the latest unsettled after the previous run.
+// How long after its documents changed a run over a dataset begins by itself: when
+// none has changed for the first, or at the latest so long after the run before.
 const (
 	settled   = time.Minute
 	unsettled = 10 * time.Minute
 )
 
-// startWantedRuns starts runs over datasets whose settings ask for them (use_raptor,
-// use_graphrag), once documents have changed since the previous run and then been
-// left alone for a while. Such a run has the budget of the settings, or else of the
-// previous run.
+// startWantedRuns begins runs over the datasets whose settings ask for them
+// (use_raptor, use_graphrag), where documents have changed since the run before and
+// then been left alone for a while. Such a run has the budget of the settings, or
+// else of the one before.
 func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) {
 	for after := ""; ; {
 		some, err := s.Catalog.DatasetsThatRun(ctx, after, dueRuns)
@@ -772,12 +775,14 @@ func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) 
 					continue
 				}
 				budget, err := kind.BudgetIn(d.ParseConfig)
-				if err != nil || budget.MaxPrice > 0 && s.ChatPrice == 0 { // it was rejected, or the price was configured then
-					s.Log.WarnContext(ctx, "no run begins by itself: its budget cannot be kept; correct it in the dataset's settings, or set chat.price_per_million_tokens", "dataset", d.ID, "kind", kind.Kind, "error", err)
+				if err != nil || budget.MaxPrice > 0 && s.ChatPrice == 0 { // it was refused, or the price was known then
+					if s.warned.due(d.ID + string(kind.Kind)) {
+						s.Log.WarnContext(ctx, "no run starts automatically: its budget cannot be kept; correct it in the dataset's settings, or set chat.price_per_million_tokens", "dataset", d.ID, "kind", kind.Kind, "error", err)
+					}
 					continue
 				}
 				begun, err := s.startWanted(ctx, d, kind.Kind, options, budget)
-				// Deleted meanwhile, or started by another process.
+				// Deleted meanwhile, or begun by somebody else.
 				if err != nil && !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrConflict) {
 					return started, fmt.Errorf("starting a run of %s over dataset %s: %w", kind.Kind, d.ID, err)
 				}
@@ -792,8 +797,8 @@ func (s *Service) startWantedRuns(ctx context.Context) (started int, err error) 
 	}
 }
 
-// startWanted starts a run unless one is open, is parked at its budget, or covers
-// everything.
+// startWanted begins a run unless one goes on, is parked at its budget, or has all
+// that there is.
 func (s *Service) startWanted(ctx context.Context, d *sheaf.Dataset, kind sheaf.TaskKind, config json.RawMessage, budget settings.Budget) (bool, error) {
 	runs, _, err := s.Catalog.Runs(ctx, d.TenantID, d.ID, kind, taskstore.Page{Limit: 1})
 	if err != nil {
@@ -837,8 +842,8 @@ func (s *Service) CancelRun(ctx context.Context, tenantID, datasetID, id string)
 	return r, err
 }
 
-// CancelJob stops the documents whose newest job this is. An open job takes no more
-// files.
+// CancelJob stops all documents of a job that it is still the newest job of. An
+// open job takes no more.
 func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskstore.CancelReceipt, error) {
 	var sum taskstore.CancelReceipt
 	if err := s.Catalog.CloseJob(ctx, tenantID, jobID); err != nil {
@@ -872,11 +877,11 @@ func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskst
 	}
 }
 
-// stopsWith reports whether canceling the job stops the document: only while the job
-// is its newest.
+// stopsWith reports whether a cancel of the job stops the document: while the
+// job is its newest.
 func stopsWith(d *sheaf.Document, jobID string) bool { return d.JobID == jobID && !d.State.Terminal() }
 
-// Delete hides documents immediately and leaves their chunks and bytes to the
+// Delete hides documents at once and leaves their chunks and bytes to the
 // collector.
 func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
 	r, err := s.Catalog.DeleteDocuments(ctx, tenantID, ids)
@@ -895,7 +900,7 @@ func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (tasks
 	return r, err
 }
 
-// Pause holds or releases the pending tasks of a scope.
+// Pause holds or frees what a scope has pending.
 func (s *Service) Pause(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (int, error) {
 	n, err := s.Catalog.SetPaused(ctx, tenantID, scope, paused)
 	if err == nil && !paused {
@@ -904,7 +909,7 @@ func (s *Service) Pause(ctx context.Context, tenantID string, scope taskstore.Pa
 	return n, err
 }
 
-// Job reads a job with an estimate of its remaining time.
+// Job reads a job with an estimate of how long it may still take.
 func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error) {
 	job, err := s.Catalog.Job(ctx, tenantID, id)
 	if err != nil || job.State.Terminal() {
@@ -919,9 +924,10 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 	return job, nil
 }
 
-// estimate converts remaining work to seconds by measured speed. It returns nothing
-// before there are measurements, for unplanned documents unlike any before, and
-// while work waits for an unavailable server: an invented number is worse than none.
+// estimate turns remaining work into seconds by measured speed. Before anything
+// was measured, for unplanned documents that are like none before them, and while
+// work waits for a server that is away, it says nothing: an invented number is
+// worse than none.
 func estimate(left taskstore.Remaining) sheaf.ETA {
 	if left.CostPerSec <= 0 || left.Stalled || left.Unplanned > 0 && left.UnplannedCost == 0 {
 		return sheaf.ETA{}
@@ -935,7 +941,7 @@ func estimate(left taskstore.Remaining) sheaf.ETA {
 	return sheaf.ETA{P50: &p50, P90: &p90}
 }
 
-// Wake notifies executors and the keeper of new work.
+// Wake tells executors and the keeper that there is work.
 func (s *Service) Wake(ctx context.Context) {
 	if err := s.Queue.Notify(ctx); err != nil {
 		s.Log.DebugContext(ctx, "executors were not notified; the keeper's tick will find the work", "error", err)
@@ -956,7 +962,7 @@ func (s *Service) signal(ctx context.Context, tasks []string) {
 	}
 }
 
-// checkDocument rejects settings that only datasets have.
+// checkDocument refuses settings that only a dataset has.
 func checkDocument(c sheaf.ParseConfig) error {
 	if err := settings.CheckDocument(c); err != nil {
 		return fmt.Errorf("%w: parser_config: %w", sheaf.ErrInvalid, err)
@@ -964,8 +970,8 @@ func checkDocument(c sheaf.ParseConfig) error {
 	return nil
 }
 
-// CheckConfig rejects settings that no parse could apply, before anything is stored.
-// mediaType is the file's, or "" if not known yet.
+// CheckConfig refuses settings that no parse could obey, before anything is
+// stored. mediaType is the file's, or "" while it is not known.
 func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 	err := settings.Check(c)
 	if setting := settings.NeedsChat(c); err == nil && setting != "" && !s.Chat {
@@ -987,7 +993,7 @@ func (s *Service) CheckConfig(c sheaf.ParseConfig, mediaType string) error {
 	return nil
 }
 
-// CheckNamed rejects settings that name a flow or tag sets the tenant does not have.
+// CheckNamed refuses settings that name a flow or tag sets that the tenant has not.
 func (s *Service) CheckNamed(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
 	if name := c.Flow.V; name != "" {
 		ref, err := flow.ParseRef(name)
@@ -1004,7 +1010,7 @@ func (s *Service) CheckNamed(ctx context.Context, tenantID string, c sheaf.Parse
 	return s.checkTagSets(ctx, tenantID, c)
 }
 
-// checkTagSets rejects tag_kb_ids other than the tenant's tag sets.
+// checkTagSets refuses tag_kb_ids that name anything but the tenant's tag sets.
 func (s *Service) checkTagSets(ctx context.Context, tenantID string, c sheaf.ParseConfig) error {
 	for _, id := range c.TagKBIDs.V {
 		ds, err := s.Catalog.Dataset(ctx, tenantID, id)
@@ -1020,9 +1026,9 @@ func (s *Service) checkTagSets(ctx context.Context, tenantID string, c sheaf.Par
 	return nil
 }
 
-// CleanName makes a name fit to store and show: base name only, valid UTF-8, no
-// control characters, at most 500 characters. A longer name is shortened in the
-// middle, because its end shows the format.
+// CleanName makes a name fit to store and show: base name only, valid UTF-8,
+// no control characters, at most 500 characters. A longer name is cut in the
+// middle, since its end is what tells the format.
 func CleanName(name string) string {
 	name = strings.ToValidUTF8(strings.ReplaceAll(name, "\\", "/"), "\uFFFD")
 	name = path.Base("/" + name)
@@ -1042,12 +1048,12 @@ func tooLarge(limit int64) error {
 	return sheaf.Fail(sheaf.CategoryPolicy, "too_large", "the file is larger than %d bytes; raise server.max_upload_bytes or split it", limit)
 }
 
-// limitReader fails instead of ending when there are more than left bytes.
+// limitReader fails instead of ending when more than left bytes come.
 type limitReader struct {
 	r    io.Reader
 	left int64
 	over bool
-	head []byte // the first parser.SniffHeadBytes, kept to avoid fetching them
+	head []byte // the first parser.SniffHeadBytes, which need not be fetched again
 }
 
 func (l *limitReader) Read(p []byte) (int, error) {
@@ -1065,14 +1071,14 @@ func (l *limitReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blobReader reads an object at any offset, for sniffing. It keeps the store's first
-// error, which is not the file's fault.
+// blobReader reads an object at any offset, for sniffing. It remembers the
+// first error of the store, which is not the file's fault.
 type blobReader struct {
 	ctx   context.Context
 	store blob.Store
 	key   string
 	size  int64
-	head  []byte // the object's beginning, or nothing
+	head  []byte // the object's begin, or nothing
 	err   error
 }
 

@@ -11,10 +11,10 @@ import (
 	"sheaf/internal/artifact"
 )
 
-// export writes chunks to a file beside the document's results: as Parquet, or as a
-// line of JSON each. After embed, they include their vectors.
-var _ = register(Kind{Name: "export", Doc: "leaves chunks as a file beside the document, behind embed with their vectors", In: []Port{Chunks, Vectors}, Config: map[string]Field{
-	"format": {Type: "string", Values: []string{"parquet", "jsonl"}, Doc: "of the file; left out: parquet"},
+// export leaves chunks as a file beside the document's results: Parquet as they
+// are, or a line of JSON each. Behind embed they have their vectors.
+var _ = register(Kind{Name: "export", Doc: "writes chunks to a file stored with the document; after embed, with their vectors", In: []Port{Chunks, Vectors}, Config: map[string]Field{
+	"format": {Type: "string", Values: []string{"parquet", "jsonl"}, Doc: "format of the file; default: parquet"},
 }, Write: writeExport})
 
 // Media types of exports.
@@ -23,13 +23,13 @@ const (
 	MediaJSONL   = "application/x-ndjson"
 )
 
-// exported is a line of JSON. Chunk ids are omitted because they belong to a version
-// of the document; ordinal, pages and text stay the same.
+// exported is a line of JSON. Ids of chunks belong to a version of the document
+// and are left out: ordinal, pages and text stay the same.
 type exported struct {
 	DocumentID string `json:"document_id"`
 	Document   string `json:"document"`
 	sheaf.Chunk
-	ID         any       `json:"id,omitempty"`         // hides the chunk's
+	ID         any       `json:"id,omitempty"`         // in place of the chunk's
 	RangeID    any       `json:"range_id,omitempty"`   // likewise
 	Generation any       `json:"generation,omitempty"` // likewise
 	Vector     []float32 `json:"vector,omitempty"`
@@ -56,7 +56,7 @@ func writeExport(ctx context.Context, in Input) (Object, error) {
 		}
 		return Object{MediaJSONL, b.Bytes()}, nil
 	}
-	h := artifact.Header{DocumentID: in.Document.ID, Range: in.Range, Name: in.Document.Name, Created: time.Unix(0, 0)} // equal work yields equal bytes
+	h := artifact.Header{DocumentID: in.Document.ID, Range: in.Range, Name: in.Document.Name, Created: time.Unix(0, 0)} // equal work leaves equal bytes
 	if in.Vectors != nil {
 		h.ModelID, h.Dim = in.ModelID, in.Dim
 	}

@@ -18,9 +18,9 @@ import (
 	"sheaf"
 )
 
-// extract has a language model fill a schema from the text of each chunk, or of the
-// whole range. The answers become metadata that search can filter by.
-var _ = register(Kind{Name: "extract", Doc: "has the chat model fill a schema from the text, as metadata that search filters by", In: []Port{Chunks}, Out: Chunks, Asks: extractVersion, Config: map[string]Field{
+// extract has a language model fill a schema from the text of each chunk, or of
+// the range at once. What it answers becomes metadata, which search filters by.
+var _ = register(Kind{Name: "extract", Doc: "has the chat model fill a schema from the text, as metadata that search can filter by", In: []Port{Chunks}, Out: Chunks, Asks: extractVersion, Config: map[string]Field{
 	"schema":      {Type: "object", Required: true, Check: checkSchema, Doc: `names of fields with their types, such as {"parties": "list<string>", "term_months": "int"}`},
 	"into":        {Type: "string", Values: []string{"metadata", "document"}, Doc: "metadata asks once per chunk, document once per range; default: metadata"},
 	"instruction": {Type: "string", Check: checkInstruction, Doc: "further instructions for the model"},
@@ -28,17 +28,17 @@ var _ = register(Kind{Name: "extract", Doc: "has the chat model fill a schema fr
 }, Run: extract})
 
 const (
-	extractVersion   = 1 // of the prompt and of how answers are parsed; a higher one asks again
+	extractVersion   = 1 // of the prompt and of how answers are read; a higher one asks anew
 	maxFields        = 24
 	maxInstruction   = 2000 // bytes
-	maxListed        = 32   // maximum values of a list
+	maxListed        = 32   // values of a list
 	maxExtractText   = 96 << 10
 	extractAtOnce    = 8
 	extractMaxTokens = 512
 	extractRefused   = "extract_refused"
 )
 
-// fieldTypes are the types of schema fields, with the words used in the prompt.
+// fieldTypes are what a schema may ask for, and the words in which a model is asked.
 var fieldTypes = map[string]string{
 	"string": "a string", "int": "a whole number", "float": "a number", "bool": "true or false", "date": "a date as YYYY-MM-DD",
 	"list<string>": "an array of strings", "list<int>": "an array of whole numbers", "list<date>": "an array of dates as YYYY-MM-DD",
@@ -75,7 +75,7 @@ func extract(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, err
 	schema, _ := in.Node.Config["schema"].(map[string]any)
 	type question struct {
 		text   string
-		chunks []int // chunks that get the answer
+		chunks []int // that get the answer
 		page   int
 	}
 	var questions []question
@@ -91,7 +91,7 @@ func extract(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, err
 			questions = append(questions, all)
 		}
 	} else {
-		at := map[string]int{} // equal texts are asked about once
+		at := map[string]int{} // equal texts are asked once
 		for i, c := range in.Chunks {
 			text := clipBytes(textOf(&c))
 			if c.Role == sheaf.RoleContents || strings.TrimSpace(c.Text) == "" {
@@ -108,7 +108,7 @@ func extract(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, err
 	answers := make([]map[string]string, len(questions))
 	refused := make([]string, len(questions))
 	var stop atomic.Bool
-	var asking errgroup.Group // answers already paid for are awaited even after a failure
+	var asking errgroup.Group // what is paid for is waited for also after another failed
 	asking.SetLimit(extractAtOnce)
 	for i := range questions {
 		asking.Go(func() error {
@@ -141,8 +141,8 @@ func extract(ctx context.Context, in Input) ([]sheaf.Chunk, []sheaf.Warning, err
 	return in.Chunks, warnings, nil
 }
 
-// askSchema asks about a text, and again if the schema rejects the answer; refused
-// says why it was rejected twice.
+// askSchema asks about a text, and once more where the schema refuses the answer;
+// refused says why it did so twice.
 func askSchema(ctx context.Context, in Input, schema map[string]any, text string) (values map[string]string, refused string, err error) {
 	most := extractMaxTokens
 	if n, ok := number(in.Node.Config["max_tokens"]); ok {
@@ -182,8 +182,8 @@ func extractPrompt(schema map[string]any, own string) string {
 	return b.String()
 }
 
-// readAnswer extracts the values of an answer, or says why the schema rejects it.
-// Fields not in the schema and fields without a value are omitted.
+// readAnswer takes the values of an answer, or says what the schema refuses in it.
+// Fields that the schema lacks are left out, and so are those without a value.
 func readAnswer(answer string, schema map[string]any) (values map[string]string, refused string) {
 	from, to := strings.IndexByte(answer, '{'), strings.LastIndexByte(answer, '}')
 	if from < 0 || to < from {
@@ -213,7 +213,7 @@ func readAnswer(answer string, schema map[string]any) (values map[string]string,
 	return values, ""
 }
 
-// fieldText returns a value of a type as text for metadata.
+// fieldText is a value of a type as metadata holds it.
 func fieldText(kind string, v any) (string, bool) {
 	if of, isList := strings.CutPrefix(kind, "list<"); isList {
 		all, ok := v.([]any)
@@ -259,7 +259,7 @@ func fieldText(kind string, v any) (string, bool) {
 	return "", false
 }
 
-// textOf is a chunk's text below its headings.
+// textOf is a chunk under its headings.
 func textOf(c *sheaf.Chunk) string {
 	if len(c.HeadingPath) == 0 {
 		return c.Text
@@ -281,8 +281,8 @@ func pageOf(chunks []sheaf.Chunk) int {
 	return chunks[0].Pages[0]
 }
 
-// number returns a number of a config, which is an int64 as written and a float64 as
-// stored.
+// number is a number of a config, which is an int64 as it was written and a
+// float64 as it was stored.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:

@@ -9,8 +9,8 @@ import (
 )
 
 // filter passes on the chunks for which an expression is true.
-var _ = register(Kind{Name: "filter", Doc: "passes on the chunks that an expression is true for", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-	"keep": {Type: "keep", Required: true, Doc: "an expression in CEL over a chunk, such as chunk.tokens > 20"},
+var _ = register(Kind{Name: "filter", Doc: "passes on the chunks for which an expression is true", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+	"keep": {Type: "keep", Required: true, Doc: "CEL expression over a chunk, such as chunk.tokens > 20"},
 }, Run: func(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []sheaf.Warning, err error) {
 	expr, _ := in.Node.Config["keep"].(string)
 	keep, err := compileKeep(expr)
@@ -35,7 +35,7 @@ var _ = register(Kind{Name: "filter", Doc: "passes on the chunks that an express
 	return out, warnings, nil
 }})
 
-// DroppedCode is the code of the warning that counts the chunks a filter dropped.
+// DroppedCode is that of the warning which counts what a filter dropped.
 const DroppedCode = "flow_dropped"
 
 var keeps = sync.OnceValues(func() (*Conditions, error) { return newConditions(chunkVariables) })

@@ -14,19 +14,19 @@ import (
 	"sheaf"
 )
 
-// http sends chunks to a user's service and applies its answer: new texts, keywords,
-// questions or metadata, or dropped chunks.
-var _ = register(Kind{Name: "http", Doc: "sends chunks to a service of yours and takes what it answers", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
-	"url":   {Type: "string", Required: true, Check: checkURL, Doc: "of the service; flow.allow_hosts must name its host"},
-	"batch": {Type: "int", Min: 1, Max: 1000, Doc: "chunks in a request; left out: 64"},
+// http sends chunks to a service of the user's and takes what it answers: other
+// texts, keywords, questions, metadata, or that a chunk is to be dropped.
+var _ = register(Kind{Name: "http", Doc: "sends chunks to your own service and continues with its response", In: []Port{Chunks}, Out: Chunks, Config: map[string]Field{
+	"url":   {Type: "string", Required: true, Check: checkURL, Doc: "URL of the service; flow.allow_hosts must list its host"},
+	"batch": {Type: "int", Min: 1, Max: 1000, Doc: "chunks per request; default: 64"},
 }, Run: callService})
 
 const (
 	serviceBatch     = 64
-	maxServiceBody   = 1 << 20 // bytes per request, unless a single chunk has more
+	maxServiceBody   = 1 << 20 // bytes of one request, unless a single chunk has more
 	maxServiceAnswer = 8 << 20
-	maxServiceText   = 32 << 10 // per chunk: the longest chunk fits
-	maxServiceTerms  = 64       // keywords or questions per chunk
+	maxServiceText   = 32 << 10 // of a chunk: what the longest chunk has
+	maxServiceTerms  = 64       // keywords or questions of a chunk
 	answerRefused    = "service_answer_refused"
 )
 
@@ -63,7 +63,7 @@ type serviceChunk struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
-// serviceAnswer is the change to a chunk; omitted fields stay as they are.
+// serviceAnswer is what becomes of a chunk; what it leaves out stays.
 type serviceAnswer struct {
 	ID        string            `json:"id"`
 	Drop      bool              `json:"drop"`
@@ -100,8 +100,8 @@ func callService(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []s
 		if err != nil {
 			return nil, nil, fmt.Errorf("encoding the chunks for the node %s: %w", in.Node.ID, err)
 		}
-		// The content determines the request's id, so that a service that answered it
-		// before may repeat its answer.
+		// What is asked names the request, so that a service which has answered it may
+		// answer as before.
 		answer, err := in.Post(ctx, address, fmt.Sprintf("%s_%016x", in.Node.ID, xxhash.Sum64(body)), body, maxServiceAnswer)
 		if err != nil {
 			return nil, nil, err
@@ -124,8 +124,8 @@ func callService(ctx context.Context, in Input) (out []sheaf.Chunk, warnings []s
 	return out, warnings, nil
 }
 
-// take applies an answer to the chunks [from, to); it reports what is wrong with it,
-// "" for nothing.
+// take carries an answer over to the chunks from, to the one before to; it says
+// what is wrong with it, "" for nothing.
 func take(answer []byte, in Input, from, to int, dropped map[int]bool) string {
 	var given struct {
 		Chunks []serviceAnswer `json:"chunks"`

@@ -1,4 +1,4 @@
 package flow
 
-// merge joins branches.
-var _ = register(Kind{Name: "merge", Doc: "passes on the chunks of all its inputs, each once", In: []Port{Chunks}, Same: true})
+// merge is a place where arms meet.
+var _ = register(Kind{Name: "merge", Doc: "passes on the chunks of all its inputs, without duplicates", In: []Port{Chunks}, Same: true})

@@ -7,10 +7,10 @@ import (
 	"sheaf/internal/raptor"
 )
 
-// raptor summarizes the document, layer over layer, as a run of raptor over its
-// dataset does. Its settings are those of such a run, except the scope.
-var _ = register(Kind{Name: "raptor", Doc: "makes summaries of the document, layer over layer, that search finds", In: []Port{Indexed}, Over: sheaf.KindRaptor, Config: map[string]Field{
-	"prompt": {Type: "string", Doc: "asks the chat model for a summary; " + raptor.Content + " stands for the passages", Check: func(v any) string {
+// raptor sums the document up, layer over layer, as a run of raptor over its
+// dataset does. The settings are those of such a run, but for its scope.
+var _ = register(Kind{Name: "raptor", Doc: "adds layers of summaries of the document to the search index", In: []Port{Indexed}, Over: sheaf.KindRaptor, Config: map[string]Field{
+	"prompt": {Type: "string", Doc: "prompt for a summary; " + raptor.Content + " is replaced by the passages", Check: func(v any) string {
 		if text, _ := v.(string); !strings.Contains(text, raptor.Content) {
 			return "it must hold " + raptor.Content + ", where the passages are put"
 		}

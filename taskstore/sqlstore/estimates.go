@@ -14,17 +14,17 @@ import (
 	"sheaf/taskstore"
 )
 
-// costSample is the number of waiting tasks whose mean cost is taken.
+// costSample is of how many tasks that wait the mean cost is taken.
 const costSample = 1000
 
-// speedSample is the number of finished tasks used to measure speed.
+// speedSample is how many finished tasks the speed is measured over.
 const speedSample = 500
 
-// sampleColumns are the columns read of each of them.
+// sampleColumns are what is looked at of each of them.
 const sampleColumns = "tenant_id, doc_id, cost, started_at, finished_at"
 
-// finished reads the latest parse tasks, by run_at: it is indexed (with the
-// condition that no lease is left), and orders them well enough.
+// finished reads the latest tasks that parsed: by run_at, which has an index
+// (that no lease is left is part of it), and tells old from new well enough.
 func finished(db *gorm.DB, columns string) ([]taskRow, error) {
 	return all[taskRow](db, finishedQuery(columns, "'parse'"))
 }
@@ -34,11 +34,11 @@ func finishedQuery(columns, kinds string) string {
 		ORDER BY run_at DESC LIMIT %d`, columns, kinds, speedSample)
 }
 
-// recent caches a value that many estimates share. It is reread when too old, but
-// not so often that reading takes too much of the time. Small values change fast, so
-// they are soon too old; finding a few rows among many may be slow.
+// recent is what many estimates are made of, read anew when it is too old, and
+// not so often that it takes too much of the time. What is small changes much, and
+// is old at once; few rows may be found among many.
 type recent[T any] struct {
-	age time.Duration // negative: reread each time
+	age time.Duration // negative: it is read each time
 
 	mu      sync.Mutex
 	value   T
@@ -47,11 +47,11 @@ type recent[T any] struct {
 	reading bool          // beside the callers
 }
 
-// samples holds what all jobs' estimates are based on.
+// samples are what the estimates of all jobs are made of.
 type samples struct {
 	finished recent[[]taskRow]
 	backlog  recent[backlog]
-	meanCost [sheaf.LaneBackfill + 1]recent[float64] // of tasks waiting up to a lane
+	meanCost [sheaf.LaneBackfill + 1]recent[float64] // of what waits up to a lane
 	stages   recent[stageTimes]
 }
 
@@ -67,15 +67,14 @@ func newSamples(age time.Duration) *samples {
 	return s
 }
 
-// The share of time that may go into reading one value: a hundredth while that keeps
-// it fresher than large values, a twentieth when a million rows take longer.
+// What share of the time may go into reading one of them: a hundredth where that
+// makes none older than what is large, a twentieth where a million rows take longer.
 const (
 	seldomShare = 100
 	recentShare = 20
 )
 
-// get returns the cached value, or reads it; read also reports whether the value is
-// large.
+// get takes read's value, and whether that is large.
 func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +133,7 @@ func (r *recent[T]) getStale(read func() (value T, large bool, err error)) (T, e
 	return r.value, nil
 }
 
-// backlog counts waiting tasks by tenant and lane, in one snapshot.
+// backlog is what waits in each lane, of each tenant, all from one moment.
 type backlog map[string]map[sheaf.Lane]int
 
 func readBacklog(db *gorm.DB) (backlog, error) {
@@ -153,7 +152,7 @@ func readBacklog(db *gorm.DB) (backlog, error) {
 	return out, err
 }
 
-// others counts the waiting tasks of all tenants but one, up to a lane.
+// others counts what waits of all but a tenant, up to a lane.
 func (b backlog) others(tenantID string, lane sheaf.Lane) (n int) {
 	for tenant, lanes := range b {
 		for l, waiting := range lanes {
@@ -165,7 +164,17 @@ func (b backlog) others(tenantID string, lane sheaf.Lane) (n int) {
 	return n
 }
 
-// Remaining measures a job's remaining work.
+// upTo counts what waits of one tenant, up to a lane.
+func (b backlog) upTo(tenantID string, lane sheaf.Lane) (n int) {
+	for l, waiting := range b[tenantID] {
+		if l <= lane {
+			n += waiting
+		}
+	}
+	return n
+}
+
+// Remaining measures what stands between a job and its end.
 func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error) {
 	var left taskstore.Remaining
 	if _, err := s.job(ctx, tenantID, jobID); err != nil {
@@ -202,7 +211,7 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	return left, err
 }
 
-// latest is finished, shared by all callers.
+// latest is finished, shared by all.
 func (s *estimates) latest(db *gorm.DB) ([]taskRow, error) {
 	return s.finished.get(func() ([]taskRow, bool, error) {
 		rows, err := finished(db, sampleColumns)
@@ -210,8 +219,9 @@ func (s *estimates) latest(db *gorm.DB) ([]taskRow, error) {
 	})
 }
 
-// unplannedCost is the expected cost of that many documents of a job: by the mean of
-// the job's planned documents, or else of the tenant's among the latest parsed ones.
+// unplannedCost is what so many documents of a job will cost, by the mean of
+// those of the job that are planned, or else of the tenant's among the latest
+// that were parsed.
 func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int) (int, error) {
 	const mean = "SELECT COALESCE(SUM(cost), 0) AS cost, COUNT(DISTINCT doc_id) AS docs FROM "
 	var known struct{ Cost, Docs int }
@@ -233,8 +243,8 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 	return (known.Cost*documents + known.Docs - 1) / known.Docs, nil
 }
 
-// delayed finds the job's task that is retried next, and why its last attempt ended;
-// snoozed means it waits for an external server.
+// delayed finds the job's task that is tried again next, and why its last
+// attempt ended; snoozed: it waits for a server that others run.
 func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (_ *sheaf.Delay, snoozed bool, _ error) {
 	task, err := first[taskRow](db, "SELECT id, run_at FROM tasks WHERE job_id=? AND tenant_id=? AND state='retry_wait' ORDER BY run_at LIMIT 1", jobID, tenantID)
 	if err != nil || task == nil {
@@ -248,13 +258,22 @@ func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (_ *sheaf.Delay
 	return &sheaf.Delay{Reason: last.Text, NextAt: toTime(task.RunAt)}, last.Kind == sheaf.EventSnoozed, nil
 }
 
-// ahead counts what is served before the last of a job's tasks: for its own tenant,
-// tasks in a higher lane, in an earlier phase or with an earlier place; for other
-// tenants, tasks in the same or a higher lane. One statement counts the tenant's own
-// tasks and one the others', so that a task that comes or goes meanwhile is in each
-// count or in none. Only columns of one index are read, and costs are sampled: there
-// may be a million rows, and the others' count is cached for all callers.
-func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobID string, last *taskRow) error {
+// backlogTimeout bounds the count of all that waits: ten million rows take seconds.
+const backlogTimeout = time.Minute
+
+// aheadExact is up to how many tasks of its own tenant ahead of a job are counted one
+// by one, each time. More are taken from the count that all share.
+const aheadExact = 10_000
+
+// ahead counts what is served before the last of a job's tasks, of which so many are
+// pending: of the own tenant what is in a higher lane, in an earlier phase or has an
+// earlier place, of the others what is in the same or a higher lane. One statement
+// counts the own, and one the others', so that a task which comes or goes meanwhile is
+// in each count or in none. Only columns of one index are looked at, and the cost
+// is that of a sample: there may be ten million rows, which are counted now and
+// then for all callers.
+func (s *estimates) ahead(ctx context.Context, left *taskstore.Remaining, tenantID, jobID string, jobPending int, last *taskRow) error {
+	db := s.read(ctx)
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"
 	counted := func(where string) string {
 		return fmt.Sprintf("(SELECT COUNT(*) FROM (SELECT 1 AS x"+pending+" AND "+where+" LIMIT %d) c)", aheadExact)
@@ -292,17 +311,17 @@ func (s *estimates) ahead(db *gorm.DB, left *taskstore.Remaining, tenantID, jobI
 	return err
 }
 
-// speed measures the cost per second that all executors together achieve while
-// working, and the spread of tasks: the 90th percentile of seconds per cost over the
-// median. For tasks that run only some stages, it is scaled by these stages' share
-// of the time.
+// speed measures how much cost all executors together get done in a second
+// while they are at work, and how much the single tasks differ: the 90th
+// percentile of seconds per cost over the median. Tasks that run only some
+// stages are faster by the share of the time that the others take.
 func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
 	var rows []taskRow
 	if len(stages) > 0 {
 		rows, err = finished(db, sampleColumns+", result")
 	} else {
 		rows, err = s.latest(db)
-		rows = slices.Clone(rows) // the cached rows are shared
+		rows = slices.Clone(rows) // others read it
 	}
 	if err != nil {
 		return 0, 0, err
@@ -310,7 +329,7 @@ func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread flo
 	slices.SortFunc(rows, func(a, b taskRow) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	var cost float64
 	var busy, until int64 // milliseconds in which at least one task ran
-	var all, part int64   // total milliseconds of tasks, and of the stages in them
+	var all, part int64   // milliseconds of all tasks, and of the stages in them
 	var each []float64
 	for _, r := range rows {
 		took := max(r.FinishedAt-r.StartedAt, 1)
@@ -335,7 +354,8 @@ func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread flo
 	return cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1), nil
 }
 
-// stageTime is how long the named stages of a done task took, in milliseconds, ≥ 1.
+// stageTime is how long the named stages of a done task took, in milliseconds,
+// ≥ 1.
 func (r taskRow) stageTime(stages []string) (took int64) {
 	var result sheaf.TaskResult
 	decode(r.Result, &result)
@@ -347,17 +367,17 @@ func (r taskRow) stageTime(stages []string) (took int64) {
 	return max(took, 1)
 }
 
-// Speed measures how fast tasks are completed: cost units per second over all
-// executors, and the ratio of the 90th percentile of seconds per cost to the median,
-// ≥ 1. With stages, for tasks that run only those, equally many at once. Both are 0
-// when nothing has been measured.
+// Speed measures how fast tasks end: cost units a second, all executors
+// together, and the ratio of the 90th percentile of seconds per cost to the
+// median, ≥ 1. With stages, of tasks that run only those, as many at once. Both
+// are 0 when nothing has been measured.
 func (s *estimates) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
 	return s.speed(s.read(ctx), stages...)
 }
 
-// StageTimes returns the recent mean duration of each stage in a tenant's tasks that
-// read ranges or ran flow nodes, over the tasks with that stage. Unmeasured stages
-// are absent.
+// StageTimes is how long stages of tasks of a tenant took of late that read ranges or
+// ran nodes of flows: the mean of those that had the stage. What was not measured is
+// absent.
 func (s *estimates) StageTimes(ctx context.Context, tenantID string) (map[string]time.Duration, error) {
 	times, err := s.stages.get(func() (stageTimes, bool, error) {
 		rows, err := all[taskRow](s.read(ctx), finishedQuery("tenant_id, result", "'parse','dataflow'"))
@@ -385,7 +405,7 @@ func (s *estimates) StageTimes(ctx context.Context, tenantID string) (map[string
 	return times[tenantID], err
 }
 
-// OpenTasks counts the tasks that CancelDocuments would stop.
+// OpenTasks counts what CancelDocuments would stop.
 func (s *estimates) OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error) {
 	counts, err := byIDs[struct{ Queued, Running int }](s.read(ctx), ids, `SELECT COALESCE(SUM(CASE WHEN state='running' THEN 0 ELSE 1 END), 0) AS queued,
 		COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running
