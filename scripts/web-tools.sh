@@ -13,7 +13,7 @@ if [ ! -d "$dir" ]; then
     { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -yq --no-install-recommends npm; } >/dev/null
   fi
   mkdir -p "$cache"; tmp=$(mktemp -d "$cache/web.XXXX"); chmod 755 "$tmp"
-  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$tmp" "axe-core@$AXE" "typescript@$TYPESCRIPT" >&2
+  npm install --loglevel=error --no-audit --no-fund --ignore-scripts --prefix "$tmp" "axe-core@$AXE" "typescript@$TYPESCRIPT" >&2
   mv -T "$tmp" "$dir" 2>/dev/null || rm -rf "$tmp" # another process was first
 fi
 echo "$dir"
