@@ -22,7 +22,8 @@ import (
 // matter.
 
 // maxStitches bounds how often a range's result is replaced: once to be stitched,
-// and once more if it was read again and got other headings.
+// once to be read again with the levels that all ranges agree on, and once more to be
+// stitched after that.
 const maxStitches = 3
 
 // maxHeadings bounds the outline of a document.
