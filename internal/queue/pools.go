@@ -24,7 +24,7 @@ type Pools struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	first  bool                // the pools go first in the next Take
+	first  bool                // the latest Take asked the pools first
 	taken  map[string]struct{} // unacked ids from Of, which bounds them
 }
 

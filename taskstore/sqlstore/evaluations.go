@@ -262,7 +262,7 @@ func dropQueries(tx *gorm.DB, datasetID string) error {
 }
 
 // purgeQueries removes a deleted document from the expected hits of saved queries,
-// because an expected text is its text. The questions are the users' own.
+// which quote its text. The questions stay.
 func (s *deletions) purgeQueries(ctx context.Context, r *receiptRow, id string) error {
 	return s.tx(ctx, func(tx *gorm.DB) error {
 		rows, err := all[queryRow](tx, "SELECT * FROM saved_queries WHERE dataset_id=? AND expected LIKE ? ORDER BY id LIMIT ?"+s.d.lock, r.DatasetID, "%"+id+"%", taskstore.MaxQueries)

@@ -406,7 +406,7 @@ func foldStates(states map[sheaf.DocumentState]int, n int) sheaf.DocumentState {
 	return sheaf.DocQueued
 }
 
-// jsonNumber extracts a number from the result of a done task, 0 for others.
+// jsonNumber returns an expression that sums a number in the results of done tasks.
 func (s *jobs) jsonNumber(path ...string) string {
 	read := "JSON_EXTRACT(result, '$." + strings.Join(path, ".") + "')"
 	if s.d.name == "postgres" {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +13,15 @@ import (
 func TestSlowCountIsReadBesideItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recent[int]{age: 2 * time.Second}
-		reads, failing := 0, error(nil)
+		var reads atomic.Int64
+		var away atomic.Bool
 		read := func() (int, bool, error) {
 			time.Sleep(3 * time.Second)
-			reads++
-			return reads, true, failing
+			n := int(reads.Add(1))
+			if away.Load() {
+				return 0, false, errors.New("the database is away")
+			}
+			return n, true, nil
 		}
 		get := func(want int, within time.Duration) {
 			t.Helper()
@@ -36,11 +41,11 @@ func TestSlowCountIsReadBesideItsCallers(t *testing.T) {
 		get(2, 0)
 
 		// What fails beside the callers is tried again by the next of them.
-		failing = errors.New("the database is away")
+		away.Store(true)
 		time.Sleep(recentShare * 3 * time.Second)
 		get(2, 0)
 		time.Sleep(4 * time.Second)
-		failing = nil
+		away.Store(false)
 		get(2, 0)
 		time.Sleep(4 * time.Second)
 		get(4, 0)

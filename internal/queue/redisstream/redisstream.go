@@ -529,7 +529,7 @@ func (q *Queue) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	return failed
 }
 
-// ackAll removes entries, with one script run per stream.
+// ackAll removes entries, with one script run per stream and outcome.
 func (q *Queue) ackAll(ctx context.Context, batch []spent) []error {
 	type place struct {
 		tenantID string

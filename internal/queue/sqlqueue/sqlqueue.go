@@ -50,7 +50,7 @@ type Queue struct {
 	mu      sync.Mutex
 	tenants map[string]*tenant
 	ready   tenantHeap // tenants that may have work, lowest pass first
-	vt      float64    // virtual time: the pass of the last tenant served
+	vt      float64    // virtual time: highest pass served
 	taken   map[string]*taken
 	unacked int           // entries of taken that are not running
 	dirty   bool          // the store may hold work unknown to ready
