@@ -87,6 +87,9 @@ func (l *load) runOverDataset(ctx context.Context, tenant string) {
 		case err == nil && l.intn(2) == 0:
 			// At once, since few runs take a second; and without retries: only an
 			// answered cancel is certain.
+			l.mu.Lock()
+			l.stopping[begun.ID] = true
+			l.mu.Unlock()
 			if l.once(ctx, tenant, http.MethodPost, runs+"runs/"+begun.ID+":cancel", "application/json", "", nil, nil) == nil {
 				l.mu.Lock()
 				l.stopped[begun.ID] = true
@@ -202,7 +205,7 @@ func (c *checker) ran(ctx context.Context) error {
 		switch stopped := c.l.stopped[id]; {
 		case stopped && task != "canceled":
 			c.violation("flows: the cancel of the run %s of %s was answered, and its task is %q, the run %q", id, kind, task, outcome)
-		case stopped:
+		case stopped, task == "canceled" && c.l.stopping[id]: // or canceled, and the answer was lost
 		case !came && !(task == "dead" && failure == "worker_lost"):
 			c.violation("flows: the run %s of %s over a dataset came to nothing: its task is %q (%s), the run %q: %s", id, kind, task, failure, outcome, cause)
 		}

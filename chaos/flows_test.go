@@ -47,7 +47,7 @@ func newFlowWorld(t *testing.T) *flowWorld {
 	if w.blobs, err = file.Open(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	l := &load{urls: []string{api.URL}, keys: map[string]string{}, http: api.Client(), rng: rand.New(rand.NewPCG(1, 1)), stopped: map[string]bool{"stopped": true},
+	l := &load{urls: []string{api.URL}, keys: map[string]string{}, http: api.Client(), rng: rand.New(rand.NewPCG(1, 1)), stopping: map[string]bool{"stopped": true}, stopped: map[string]bool{"stopped": true},
 		docs: []*document{{id: "doc", tenant: "t", flow: flowName(0)}, {id: "standard", tenant: "t"}, {id: "deleted", tenant: "t", flow: flowName(0), deleted: true}}}
 	w.checker = &checker{e: &engines{db: db}, l: l}
 	for _, q := range []string{
@@ -114,6 +114,10 @@ func TestPlantedFaultsOfFlowsAreFound(t *testing.T) {
 		{"a result of a node over the document is gone", func(w *flowWorld) { w.exec("DELETE FROM run_result_sources") }, "the node over document doc is done, and 0 of its results"},
 		{"a document goes through another flow", func(w *flowWorld) { w.run["mode"] = "whole" }, "is in the mode whole"},
 		{"a run over a dataset is canceled by nobody", func(w *flowWorld) { w.exec("UPDATE tasks SET state='canceled' WHERE id='run'") }, "the run good of raptor over a dataset came to nothing"},
+		{"the answer to a run's cancel is lost", func(w *flowWorld) {
+			w.l.stopping["good"] = true
+			w.exec("UPDATE tasks SET state='canceled' WHERE id='run'")
+		}, ""},
 		{"a run ends parked without a budget", func(w *flowWorld) { w.exec("UPDATE dataset_runs SET outcome='parked' WHERE id='good'") }, "the run good of raptor over a dataset came to nothing"},
 		{"the task of a run is gone", func(w *flowWorld) { w.exec("DELETE FROM tasks WHERE id='run'") }, "the run good of raptor over a dataset came to nothing"},
 		{"a run dies of something else", func(w *flowWorld) { w.exec("UPDATE tasks SET failure_code='internal' WHERE id='lost'") }, "the run unlucky of raptor over a dataset came to nothing"},

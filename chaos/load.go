@@ -60,7 +60,8 @@ type load struct {
 	docs       []*document
 	unanswered int // uploads that were never answered
 	searches   int
-	stopped    map[string]bool // runs over datasets whose cancel was answered
+	stopping   map[string]bool // runs over datasets whose cancel was requested
+	stopped    map[string]bool // those of them whose cancel was answered
 	violations []string
 	cancels    []time.Duration // from request to answer
 }

@@ -287,7 +287,7 @@ func setup(ctx context.Context, c config, settings ...string) (t *trial, err err
 	name := "chaos" + strings.ToLower(sheaf.NewID()[18:])
 	t = &trial{e: e, own: map[string]string{"SHEAF_BLOB_BUCKET": name, "SHEAF_INDEX_PREFIX": name}, unmount: func() {}}
 	t.f = &fleet{exe: c.exe, dir: filepath.Join(c.dir, "fleet"), env: append(e.settings(), settings...)}
-	t.l = &load{keys: map[string]string{}, stopped: map[string]bool{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, rng: rand.New(rand.NewPCG(c.seed, 3))}
+	t.l = &load{keys: map[string]string{}, stopping: map[string]bool{}, stopped: map[string]bool{}, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, rng: rand.New(rand.NewPCG(c.seed, 3))}
 	defer func() {
 		if err != nil {
 			t.close()
