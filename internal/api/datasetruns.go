@@ -28,8 +28,8 @@ type DatasetRun struct {
 	Kind      sheaf.TaskKind     `json:"kind" enum:"raptor,mindmap,graphrag"`
 	State     taskstore.RunState `json:"state" enum:"queued,running,parked,succeeded,partially_succeeded,failed,canceled" doc:"parked: at its budget, with what it has; resume it with a higher one"`
 	Cause     string             `json:"cause,omitempty" doc:"why it is parked, partial or failed"`
-	Documents int                `json:"documents" doc:"that were live when it began"`
-	Behind    int                `json:"behind" doc:"documents that have changed, come or gone since; the next run takes them. Counted where one run is read"`
+	Documents int                `json:"documents" doc:"live when it began"`
+	Behind    int                `json:"behind" doc:"documents changed, added or removed since, for the next run. Counted only when a single run is read"`
 
 	Phase    string  `json:"phase,omitempty" doc:"what it works on"`
 	Done     int     `json:"done" doc:"of the phase"`
@@ -39,13 +39,13 @@ type DatasetRun struct {
 	Price    float64 `json:"price,omitempty" doc:"of these tokens, where a price is configured"`
 	Currency string  `json:"currency,omitempty" doc:"of the price"`
 	Calls    int     `json:"calls" doc:"of the chat model"`
-	Cached   int     `json:"cached" doc:"answers that were paid for before"`
+	Cached   int     `json:"cached" doc:"answers from the cache"`
 
-	MaxTokens  int64           `json:"max_tokens,omitempty" doc:"that the chat model may read and write for it; absent: no bound"`
+	MaxTokens  int64           `json:"max_tokens,omitempty" doc:"that the chat model may read and write; absent: no limit"`
 	MaxPrice   float64         `json:"max_price,omitempty" doc:"the same as a price"`
-	AutoUpdate string          `json:"auto_update,omitempty" doc:"how long after its end the next run begins by itself, where documents have changed"`
+	AutoUpdate string          `json:"auto_update,omitempty" doc:"how long after its end the next run starts automatically if documents changed"`
 	Config     json.RawMessage `json:"options,omitempty" doc:"of the kind"`
-	Result     json.RawMessage `json:"result,omitempty" doc:"what it came to: counts, and why something failed or was left out"`
+	Result     json.RawMessage `json:"result,omitempty" doc:"counts, and why something failed or was skipped"`
 	TaskID     string          `json:"task_id" doc:"of /v1/tasks/{task}, which has its attempts"`
 	CreatedAt  time.Time       `json:"created_at"`
 	StartedAt  time.Time       `json:"started_at,omitzero"`
@@ -54,15 +54,15 @@ type DatasetRun struct {
 
 // RunBudget bounds what a run may spend.
 type RunBudget struct {
-	MaxTokens int64   `json:"max_tokens,omitempty" minimum:"1" doc:"that the chat model may read and write for the run; absent: no bound"`
+	MaxTokens int64   `json:"max_tokens,omitempty" minimum:"1" doc:"that the chat model may read and write; absent: no limit"`
 	MaxPrice  float64 `json:"max_price,omitempty" minimum:"0" doc:"the same as a price, in the currency of price.currency"`
 }
 
 // NewRun is the body that starts a run.
 type NewRun struct {
 	RunBudget
-	AutoUpdate string          `json:"auto_update,omitempty" format:"duration" doc:"begin the next run by itself so long after this one, such as 10m, where documents have changed; at least 1m"`
-	Options    json.RawMessage `json:"options,omitempty" doc:"of the kind; absent: those of the dataset's settings, of the run before, or the defaults"`
+	AutoUpdate string          `json:"auto_update,omitempty" format:"duration" doc:"start the next run automatically this long after this one if documents changed, such as 10m; at least 1m"`
+	Options    json.RawMessage `json:"options,omitempty" doc:"of the kind; absent: those of the dataset, of the previous run, or the defaults"`
 }
 
 // RunStarted is the response to a run or a dry run.
@@ -74,9 +74,9 @@ type RunStarted struct {
 // RunPlan is an upper bound on what a run would do.
 type RunPlan struct {
 	Documents int     `json:"documents" doc:"that are live"`
-	Current   int     `json:"current" doc:"of them that have what the run makes, by the same options"`
+	Current   int     `json:"current" doc:"of them already done with the same options"`
 	Chunks    int64   `json:"chunks" doc:"of the others"`
-	Calls     int64   `json:"calls" doc:"of the chat model at most, without reports on communities of a graph and questions about which entities are one, whose number nobody knows before; answers that are kept cost none"`
+	Calls     int64   `json:"calls" doc:"of the chat model at most, without community reports and entity resolution of a graph, whose number is not known in advance; cached answers cost none"`
 	Tokens    int64   `json:"tokens" doc:"that it would read and write at most"`
 	Price     float64 `json:"price,omitempty" doc:"of these, where a price is configured"`
 	Currency  string  `json:"currency,omitempty"`
@@ -84,7 +84,7 @@ type RunPlan struct {
 
 // Wiped reports what a wipe removed.
 type Wiped struct {
-	Runs int `json:"runs" doc:"that are forgotten; what they made is gone from search"`
+	Runs int `json:"runs" doc:"deleted; what they made is gone from search"`
 }
 
 // RunPath names a run.
@@ -97,7 +97,7 @@ type RunPath struct {
 var runKinds = []struct {
 	kind  sheaf.TaskKind
 	makes string
-}{{sheaf.KindRaptor, "summaries"}, {sheaf.KindMindmap, "mind maps"}, {sheaf.KindGraphRAG, "a graph by a language model"}}
+}{{sheaf.KindRaptor, "summaries"}, {sheaf.KindMindmap, "mind maps"}, {sheaf.KindGraphRAG, "a language-model graph"}}
 
 func (s *Server) shownRun(r *taskstore.DatasetRun) *DatasetRun {
 	out := &DatasetRun{
@@ -289,7 +289,7 @@ const mindmapAnswer = 32
 func (s *Server) datasetRunRoutes() {
 	for _, k := range runKinds {
 		start := post("/v1/datasets/{ds}/"+string(k.kind), "Make "+k.makes+" of a dataset")
-		start.Description = "Begins a run over the documents that are live now. What an earlier run has made of the same text is kept, and answers of the chat model are not paid for twice. 409 with the id of the run, where one of the kind is not over."
+		start.Description = "Starts a run over the documents that are live now. What an earlier run made of the same text is kept, and answers of the chat model are not paid for twice. 409 with the id of the run if one of the kind is unfinished."
 		start.DefaultStatus = http.StatusAccepted
 		handle(s, start, func(ctx context.Context, in *struct {
 			DatasetPath
@@ -322,8 +322,8 @@ func (s *Server) datasetRunRoutes() {
 			}
 			return &accepted[RunStarted]{Location: "/v1/datasets/" + ds.ID + "/runs/" + r.ID, Body: RunStarted{DatasetRun: s.shownRun(r)}}, nil
 		})
-		wipe := change(http.MethodDelete, "/v1/datasets/{ds}/"+string(k.kind), "Remove the "+k.makes+" of a dataset")
-		wipe.Description = "Removes what runs of the kind made, and forgets the runs. 409 while one is not over. Answers of the chat model stay until their documents are deleted, so that making it again costs nothing."
+		wipe := change(http.MethodDelete, "/v1/datasets/{ds}/"+string(k.kind), "Remove "+k.makes+" of a dataset")
+		wipe.Description = "Removes what runs of the kind made, and the runs. 409 while one is unfinished. Answers of the chat model stay until their documents are deleted, so making it again costs nothing."
 		handle(s, wipe, func(ctx context.Context, in *DatasetPath) (*output[Wiped], error) {
 			ds, err := s.dataset(ctx, *in)
 			if err != nil {
@@ -365,7 +365,7 @@ func (s *Server) datasetRunRoutes() {
 		return &output[*DatasetRun]{s.shownRun(r)}, nil
 	})
 	cancel := post("/v1/datasets/{ds}/runs/{run}:cancel", "Stop a run over a dataset")
-	cancel.Description = "What it made stays, and a resumed run goes on with it. 409 for a run that is over."
+	cancel.Description = "What it made stays, and a resumed run continues with it. 409 if the run has ended."
 	handle(s, cancel, func(ctx context.Context, in *RunPath) (*output[*DatasetRun], error) {
 		r, err := one(ctx, *in)
 		if err != nil {
@@ -379,8 +379,8 @@ func (s *Server) datasetRunRoutes() {
 		}
 		return &output[*DatasetRun]{s.shownRun(r)}, nil
 	})
-	resume := post("/v1/datasets/{ds}/runs/{run}:resume", "Go on with a run over a dataset")
-	resume.Description = "For the newest run of its kind where it is parked, partial, failed or canceled. The budget is that of the request, which counts what was spent before; without one there is no bound."
+	resume := post("/v1/datasets/{ds}/runs/{run}:resume", "Resume a run over a dataset")
+	resume.Description = "For the newest run of its kind if it is parked, partial, failed or canceled. The request sets the budget, which includes what was spent before; without one there is no limit."
 	resume.DefaultStatus = http.StatusAccepted
 	handle(s, resume, func(ctx context.Context, in *struct {
 		RunPath
@@ -416,13 +416,13 @@ const maxMindmaps = 200
 
 func (s *Server) mindmapRoute() {
 	op := get("/v1/datasets/{ds}/mindmap", "Read the mind map of a dataset, or of a document")
-	op.Description = "What a run of mindmap made of the documents that are live: a tree of at most four levels, each node with chunks that say so. As JSON, Markdown or SVG. 404 with the code no_mindmap until a run has made one."
+	op.Description = "What a mindmap run made of the live documents: a tree of at most four levels, each node with the chunks that support it. As JSON, Markdown or SVG. 404 with the code no_mindmap until a run has made one."
 	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[mindmap.MapNode](), true, "MapNode")}, "text/markdown": {}, "image/svg+xml": {}}}}
 	handle(s, op, func(ctx context.Context, in *struct {
 		DatasetPath
 		Document string `query:"document" maxLength:"64" doc:"id of a document; absent: the dataset, with up to 200 documents"`
-		Format   string `query:"format" enum:"json,markdown,svg" default:"json" doc:"what the mind map is answered as"`
+		Format   string `query:"format" enum:"json,markdown,svg" default:"json" doc:"format of the mind map"`
 	}) (*mindmapFile, error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {

@@ -40,8 +40,8 @@ type AnyTenantsDeadSelection struct {
 
 // CleanUpRequest says how old data must be to be removed.
 type CleanUpRequest struct {
-	Retention int64 `json:"retention_seconds,omitempty" minimum:"3600" maximum:"315360000" default:"604800" doc:"what is younger stays"`
-	DryRun    bool  `json:"dry_run,omitempty" doc:"count, and change nothing"`
+	Retention int64 `json:"retention_seconds,omitempty" minimum:"3600" maximum:"315360000" default:"604800" doc:"minimum age to remove"`
+	DryRun    bool  `json:"dry_run,omitempty" doc:"count and change nothing"`
 }
 
 // deadLetterRoutes registers each route twice: for the key's tenant, and under
@@ -138,8 +138,8 @@ const (
 // Cleaned reports what a cleanup removed.
 type Cleaned struct {
 	taskstore.CleanupReport
-	More   bool `json:"more,omitempty" doc:"there is more to remove: send the request again"`
-	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: so much would be"`
+	More   bool `json:"more,omitempty" doc:"there is more to remove: repeat the request"`
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed, only counted"`
 }
 
 // Try is one attempt at a task, from its claim to its end.
@@ -152,7 +152,7 @@ type Try struct {
 	Text      string         `json:"text,omitempty"`
 	Failure   *sheaf.Failure `json:"failure,omitempty" doc:"detail holds the last lines of the parser or the stack"`
 	// Output is from pages that failed individually while the rest were read.
-	Output []sheaf.UnitOutput `json:"output,omitempty" doc:"the last lines of the parser on each page that it stopped on, while the others were read"`
+	Output []sheaf.UnitOutput `json:"output,omitempty" doc:"the last lines of the parser on each page that it failed on, if others were read"`
 }
 
 // triesOf groups a task's history, oldest first, into attempts. An event that ends

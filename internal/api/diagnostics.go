@@ -25,7 +25,7 @@ const (
 // its run, and nothing of its content. Names, texts, metadata and the parser's own
 // output may quote a document and are omitted.
 type Diagnostics struct {
-	What         string                `json:"what" doc:"says what the record holds and leaves out"`
+	What         string                `json:"what" doc:"what the record holds and omits"`
 	MadeAt       time.Time             `json:"made_at"`
 	Server       buildinfo.Info        `json:"server"`
 	Job          *sheaf.Job            `json:"job,omitempty" doc:"when the record is of a job"`
@@ -95,7 +95,7 @@ type DiagnosedEvent struct {
 func (s *Server) diagnosticsRoutes() {
 	describe := func(path, summary string) huma.Operation {
 		op := get(path, summary)
-		op.Description = "The flight record: versions, dependencies, executors, documents, tasks and events, to attach to a report. It holds no names, texts or metadata of documents and nothing that the parser wrote."
+		op.Description = "The flight record: versions, dependencies, executors, documents, tasks and events, to attach to a report. It has no names, texts or metadata of documents and no parser output."
 		return op
 	}
 	handle(s, describe("/v1/jobs/{job}/diagnostics", "Read all that is known of a job's run"), func(ctx context.Context, in *JobPath) (*output[*Diagnostics], error) {

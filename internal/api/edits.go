@@ -17,7 +17,7 @@ import (
 // ChunkPath names a chunk of a document's published version.
 type ChunkPath struct {
 	DocumentPath
-	Chunk string `path:"chunk" maxLength:"64" doc:"id of the chunk, as lists and searches answer it"`
+	Chunk string `path:"chunk" maxLength:"64" doc:"id of the chunk, as lists and searches return it"`
 }
 
 // EditPath names the edit of one chunk.
@@ -28,7 +28,7 @@ type EditPath struct {
 
 // IfMatch makes a change conditional.
 type IfMatch struct {
-	IfMatch string `header:"If-Match" maxLength:"32" doc:"the version of the edit that was read, 0 for a chunk that nobody edited: where it is another by now, nothing is changed and the answer is 412"`
+	IfMatch string `header:"If-Match" maxLength:"32" doc:"the version of the edit that was read, 0 for an unedited chunk: if it has changed since, nothing is changed and the answer is 412"`
 }
 
 // version returns the version the caller has read, or nil for any.
@@ -46,10 +46,10 @@ func (m IfMatch) version() (*int, error) {
 
 // ChunkPatch is a partial change of a chunk. Absent fields are kept.
 type ChunkPatch struct {
-	Text      *string      `json:"text,omitempty" maxLength:"32768" doc:"what it shall read; it is embedded again"`
-	Keywords  *[]string    `json:"keywords,omitempty" maxItems:"32" doc:"it is found by them, too; they take the place of those that it has"`
+	Text      *string      `json:"text,omitempty" maxLength:"32768" doc:"the new text; it is embedded again"`
+	Keywords  *[]string    `json:"keywords,omitempty" maxItems:"32" doc:"words that also find it; they replace the existing ones"`
 	Questions *[]string    `json:"questions,omitempty" maxItems:"32" doc:"that it answers, likewise"`
-	Tags      *[]sheaf.Tag `json:"tags,omitempty" maxItems:"32" doc:"in place of those that it has"`
+	Tags      *[]sheaf.Tag `json:"tags,omitempty" maxItems:"32" doc:"replace the existing ones"`
 	Enabled   *bool        `json:"enabled,omitempty" doc:"false: no search finds it"`
 }
 
@@ -59,27 +59,27 @@ type NewChunk struct {
 	Keywords  []string    `json:"keywords,omitempty" maxItems:"32"`
 	Questions []string    `json:"questions,omitempty" maxItems:"32"`
 	Tags      []sheaf.Tag `json:"tags,omitempty" maxItems:"32"`
-	After     string      `json:"after,omitempty" maxLength:"64" doc:"id of the chunk that it stands behind, whose pages and headings it has; absent: at the end of the document"`
+	After     string      `json:"after,omitempty" maxLength:"64" doc:"id of the chunk that it follows, whose pages and headings it takes; absent: at the end of the document"`
 }
 
 // UndoRequest names the version to restore.
 type UndoRequest struct {
-	To *int `json:"to,omitempty" minimum:"0" doc:"version of the edit whose content is wanted again, 0 for the chunk as it was parsed; absent: the one before the newest"`
+	To *int `json:"to,omitempty" minimum:"0" doc:"version of the edit to restore, 0 for the chunk as it was parsed; absent: the one before the newest"`
 }
 
 // AppliedEdit marks a chunk as edited.
 type AppliedEdit struct {
 	ID        string `json:"id"`
 	Version   int    `json:"version"`
-	Added     bool   `json:"added,omitempty" doc:"the chunk stands in no file: people added it"`
-	Rewritten bool   `json:"rewritten,omitempty" doc:"its text, keywords, questions or tags are not those that were parsed"`
+	Added     bool   `json:"added,omitempty" doc:"the chunk was added by a user"`
+	Rewritten bool   `json:"rewritten,omitempty" doc:"its text, keywords, questions or tags were changed after parsing"`
 	Enabled   bool   `json:"enabled" doc:"false: no search finds the chunk"`
 }
 
 // ListedChunk is a chunk with its edit applied.
 type ListedChunk struct {
 	sheaf.Chunk
-	Edit *AppliedEdit `json:"edit,omitempty" doc:"absent where nobody edited the chunk"`
+	Edit *AppliedEdit `json:"edit,omitempty" doc:"absent if the chunk was not edited"`
 }
 
 // Edit is a user's edit of one chunk.
@@ -87,8 +87,8 @@ type Edit struct {
 	AppliedEdit
 	// DocumentID also links stored idempotent responses to the document.
 	DocumentID string       `json:"document_id"`
-	State      EditState    `json:"state" enum:"applied,undone,unplaced" doc:"unplaced: the published version does not have the chunk, or several that read the same; it is looked for in each later one"`
-	ChunkID    string       `json:"chunk_id,omitempty" doc:"of the chunk in the published version; absent while there is none"`
+	State      EditState    `json:"state" enum:"applied,undone,unplaced" doc:"unplaced: the published version has no such chunk, or several with the same text; each later one is searched for it"`
+	ChunkID    string       `json:"chunk_id,omitempty" doc:"of the chunk in the published version; absent if there is none"`
 	Deleted    bool         `json:"deleted,omitempty" doc:"the chunk is neither listed nor found"`
 	Text       *string      `json:"text,omitempty" doc:"absent: as it was parsed"`
 	Keywords   *[]string    `json:"keywords,omitempty" doc:"absent: as they were found"`
@@ -96,7 +96,7 @@ type Edit struct {
 	Tags       *[]sheaf.Tag `json:"tags,omitempty" doc:"absent: as they were found"`
 	Excerpt    string       `json:"excerpt,omitempty" doc:"of the chunk when it was first edited, or of the one that an added chunk follows"`
 	Headings   []string     `json:"headings,omitempty" doc:"above it then"`
-	Pages      []int        `json:"pages,omitempty" doc:"that it stood on then"`
+	Pages      []int        `json:"pages,omitempty" doc:"that it was on then"`
 	Author     string       `json:"author,omitempty" doc:"name of the key that made this version"`
 	CreatedAt  time.Time    `json:"created_at"`
 	UpdatedAt  time.Time    `json:"updated_at"`
@@ -126,8 +126,8 @@ type EditHistory struct {
 
 // EditedChunk is a chunk and its edit.
 type EditedChunk struct {
-	Chunk *sheaf.Chunk `json:"chunk,omitempty" doc:"as it is listed now; absent where it is deleted, or not in the published version"`
-	Edit  *Edit        `json:"edit,omitempty" doc:"absent where nobody edited the chunk"`
+	Chunk *sheaf.Chunk `json:"chunk,omitempty" doc:"as it is listed now; absent if it is deleted or not in the published version"`
+	Edit  *Edit        `json:"edit,omitempty" doc:"absent if the chunk was not edited"`
 }
 
 // editedOut is an EditedChunk with its ETag, for use as If-Match.
@@ -186,7 +186,7 @@ func (s *Server) editRoutes() {
 	const doc = "/v1/datasets/{ds}/documents/{doc}"
 	add := post(doc+"/chunks", "Add a chunk to a document")
 	add.DefaultStatus = http.StatusCreated
-	add.Description = "The chunk can be found when it is answered. A document that was not parsed yet, or failed to be, gets a version that holds nothing else. Later versions of the document have it behind the same chunk, where that is found by its content."
+	add.Description = "The chunk is searchable when the answer arrives. A document not parsed yet, or that failed, gets a version with nothing else. Later versions of the document have it after the same chunk, if that is found by its content."
 	handle(s, add, func(ctx context.Context, in *struct {
 		DocumentPath
 		Body NewChunk
@@ -215,7 +215,7 @@ func (s *Server) editRoutes() {
 		return editedChunk(s.cfg.Edits.Chunk(ctx, w, in.Chunk))
 	})
 	alter := change(http.MethodPatch, doc+"/chunks/{chunk}", "Change a chunk, or switch it off")
-	alter.Description = "What search finds has changed when the answer comes. The change is an edit beside the parsed chunk: it has a history, it can be undone, and later versions of the document have it where they have a chunk of the same content."
+	alter.Description = "Search finds the change when the answer arrives. The change is an edit kept beside the parsed chunk: it has a history, it can be undone, and later versions of the document have it if they have a chunk of the same content."
 	handle(s, alter, func(ctx context.Context, in *struct {
 		ChunkPath
 		IfMatch
@@ -232,7 +232,7 @@ func (s *Server) editRoutes() {
 		return editedChunk(s.cfg.Edits.Change(ctx, w, in.Chunk, c))
 	})
 	remove := change(http.MethodDelete, doc+"/chunks/{chunk}", "Delete a chunk")
-	remove.Description = "No search finds it, and no list has it. The edit that is answered can be undone."
+	remove.Description = "Searches and lists no longer return it. The returned edit can be undone."
 	handle(s, remove, func(ctx context.Context, in *struct {
 		ChunkPath
 		IfMatch
@@ -243,7 +243,7 @@ func (s *Server) editRoutes() {
 		}
 		return editedChunk(s.cfg.Edits.Change(ctx, w, in.Chunk, edits.Change{Deleted: new(true)}))
 	})
-	handle(s, get(doc+"/edits", "List what people made of a document's chunks, oldest first"), func(ctx context.Context, in *struct {
+	handle(s, get(doc+"/edits", "List the edits of a document's chunks, oldest first"), func(ctx context.Context, in *struct {
 		DocumentPath
 		State EditState `query:"state" enum:"applied,undone,unplaced" doc:"only those"`
 		FieldsInput
@@ -290,8 +290,8 @@ func (s *Server) editRoutes() {
 		}
 		return &output[EditHistory]{out}, nil
 	})
-	undo := post(doc+"/edits/{edit}:undo", "Go back to an earlier version of an edit")
-	undo.Description = "The earlier content becomes the edit's newest version, so that an undo can be undone."
+	undo := post(doc+"/edits/{edit}:undo", "Restore an earlier version of an edit")
+	undo.Description = "The earlier content becomes the edit's newest version, so an undo can be undone."
 	handle(s, undo, func(ctx context.Context, in *struct {
 		EditPath
 		IfMatch

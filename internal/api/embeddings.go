@@ -28,12 +28,12 @@ const (
 
 // EmbedRequest is an embeddings request in OpenAI's format.
 type EmbedRequest struct {
-	Input          EmbedInput `json:"input" doc:"a text, a list of texts, or texts as cl100k_base tokens: at most 2,048 texts of 8,192 tokens each and 300,000 together"`
-	Model          string     `json:"model,omitempty" doc:"any name; the answer says which model is configured and was used"`
+	Input          EmbedInput `json:"input" doc:"a text, a list of texts, or texts as cl100k_base tokens: at most 2,048 texts of 8,192 tokens each and 300,000 in total"`
+	Model          string     `json:"model,omitempty" doc:"any name; the answer names the configured model that was used"`
 	EncodingFormat string     `json:"encoding_format,omitempty" enum:"float,base64" default:"float" doc:"base64 gives the little-endian float32 values"`
 	Dimensions     int        `json:"dimensions,omitempty" doc:"must be that of the model"`
 	InputType      string     `json:"input_type,omitempty" enum:"passage,query" default:"passage" doc:"query for models that embed questions differently"`
-	User           string     `json:"user,omitempty" doc:"is ignored"`
+	User           string     `json:"user,omitempty" doc:"ignored"`
 }
 
 // EmbedInput holds the texts of a request as they were sent.
@@ -115,7 +115,7 @@ type EmbedUsage struct {
 
 func (s *Server) embeddingRoutes() {
 	op := needs(post("/v1/embeddings", "Embed texts with the model of the search index"), scopeRead)
-	op.Description = "Request and answer are those of OpenAI's interface."
+	op.Description = "Request and response are those of OpenAI's API."
 	op.MaxBodyBytes = maxEmbedBytes
 	calls := newGate(maxEmbedCalls)
 	handle(s, op, func(ctx context.Context, in *struct{ Body EmbedRequest }) (*output[EmbedAnswer], error) {

@@ -26,21 +26,21 @@ type EvaluationPath struct {
 
 // ExpectedHit is a hit that a query is expected to return.
 type ExpectedHit struct {
-	Document string `json:"document,omitempty" maxLength:"512" doc:"id or name of the document that answers; absent: any that says the text"`
+	Document string `json:"document,omitempty" maxLength:"512" doc:"id or name of the document that answers; absent: any with the text"`
 	From     int    `json:"from,omitempty" minimum:"1" doc:"first page that answers; absent: any of the document"`
 	To       int    `json:"to,omitempty" minimum:"1" doc:"last page that answers; absent: from"`
-	Text     string `json:"text,omitempty" maxLength:"2000" doc:"that the hit says, whatever the case and white space"`
+	Text     string `json:"text,omitempty" maxLength:"2000" doc:"that the hit contains, ignoring case and white space"`
 }
 
 // NewQuery is a question with its expected hits.
 type NewQuery struct {
-	Question string        `json:"question" minLength:"1" maxLength:"2000" doc:"as people ask it"`
+	Question string        `json:"question" minLength:"1" maxLength:"2000" doc:"as users ask it"`
 	Expected []ExpectedHit `json:"expected" minItems:"1" maxItems:"20" nullable:"false" doc:"hits that answer it"`
 }
 
 // QueriesImport saves many questions at once.
 type QueriesImport struct {
-	Queries []NewQuery `json:"queries" minItems:"1" maxItems:"1000" nullable:"false" doc:"a question that the dataset has gets these expected hits"`
+	Queries []NewQuery `json:"queries" minItems:"1" maxItems:"1000" nullable:"false" doc:"an existing question gets these expected hits"`
 }
 
 // QueriesImported reports how many queries were saved.
@@ -50,18 +50,18 @@ type QueriesImported struct {
 
 // GenerateQueries says what to generate questions from.
 type GenerateQueries struct {
-	From   taskstore.QuerySource `json:"from,omitempty" enum:"headings,chunks" default:"headings" doc:"headings: each is asked for, and answered by the pages of its section; chunks: the language model of chat.url writes a question about each"`
-	Limit  int                   `json:"limit" required:"false" minimum:"1" maximum:"200" default:"50" doc:"questions at most, of all documents alike"`
-	DryRun bool                  `json:"dry_run,omitempty" doc:"save nothing, and ask no model: say what would be made"`
+	From   taskstore.QuerySource `json:"from,omitempty" enum:"headings,chunks" default:"headings" doc:"headings: each is a question, answered by the pages of its section; chunks: the language model of chat.url writes a question about each"`
+	Limit  int                   `json:"limit" required:"false" minimum:"1" maximum:"200" default:"50" doc:"maximum questions, across all documents"`
+	DryRun bool                  `json:"dry_run,omitempty" doc:"save nothing and ask no model; show what would be made"`
 }
 
 // GeneratedQueries reports what was generated.
 type GeneratedQueries struct {
 	Saved   int                    `json:"saved" doc:"questions that were saved"`
 	Queries []taskstore.SavedQuery `json:"queries" nullable:"false" doc:"those questions; with dry_run those that would be saved, without ids"`
-	Asks    int                    `json:"asks,omitempty" doc:"questions to the language model, or with dry_run those that it would take"`
+	Asks    int                    `json:"asks,omitempty" doc:"requests to the language model; with dry_run, how many it would take"`
 	Tokens  int                    `json:"tokens,omitempty" doc:"of the text that the model reads"`
-	Failed  int                    `json:"failed,omitempty" doc:"chunks that the model wrote no question about"`
+	Failed  int                    `json:"failed,omitempty" doc:"chunks for which the model wrote no question"`
 	Failure string                 `json:"failure,omitempty" doc:"why the first of them has none"`
 	DryRun  bool                   `json:"dry_run,omitempty" doc:"nothing was saved"`
 }
@@ -69,31 +69,31 @@ type GeneratedQueries struct {
 // RankedQuery is the result of one query in an evaluation.
 type RankedQuery struct {
 	taskstore.QueryResult
-	Question string `json:"question,omitempty" doc:"absent when the query was deleted or changed since"`
+	Question string `json:"question,omitempty" doc:"absent if the query was deleted or changed since"`
 }
 
 // ChangedRank is a query that two evaluations ranked differently.
 type ChangedRank struct {
 	QueryID  string `json:"query_id" doc:"id of the saved query"`
-	Question string `json:"question,omitempty" doc:"absent when the query was deleted or changed since"`
-	Was      int    `json:"was" doc:"rank in the evaluation that is compared with; 0: not found"`
+	Question string `json:"question,omitempty" doc:"absent if the query was deleted or changed since"`
+	Was      int    `json:"was" doc:"rank in the evaluation compared against; 0: not found"`
 	Is       int    `json:"is" doc:"rank in this one"`
-	Why      string `json:"why,omitempty" doc:"what stands where the answer stood, as far as it can be told"`
+	Why      string `json:"why,omitempty" doc:"what now ranks where the answer did, if known"`
 }
 
 // EvaluationAnswer is an evaluation with the ranks of its queries.
 type EvaluationAnswer struct {
 	ID          string                    `json:"id"`
 	DatasetID   string                    `json:"dataset_id"`
-	Cause       taskstore.EvaluationCause `json:"cause,omitempty" doc:"why it ran: a request, or a change of saved queries, model or settings, or documents that were parsed again"`
+	Cause       taskstore.EvaluationCause `json:"cause,omitempty" doc:"why it ran: a request, changed saved queries, model or settings, or documents that were parsed again"`
 	Model       string                    `json:"model" doc:"of the index that was searched"`
-	Stale       bool                      `json:"stale,omitempty" doc:"some searches did not see all there is: run it again before it is compared"`
+	Stale       bool                      `json:"stale,omitempty" doc:"some searches did not see everything: run it again before comparing"`
 	Measures    taskstore.Measures        `json:"measures" doc:"sums over the queries"`
 	CreatedAt   time.Time                 `json:"created_at"`
 	Results     []RankedQuery             `json:"results" nullable:"false" doc:"of each query"`
-	Against     *taskstore.Evaluation     `json:"against,omitempty" doc:"the evaluation that was compared with, without its results"`
-	Differences []string                  `json:"differences,omitempty" doc:"what else is not as it was in the evaluation that is compared with"`
-	Changes     []ChangedRank             `json:"changes,omitempty" doc:"queries whose rank changed, what became worse first; queries that were changed in between are left out"`
+	Against     *taskstore.Evaluation     `json:"against,omitempty" doc:"the evaluation compared against, without its results"`
+	Differences []string                  `json:"differences,omitempty" doc:"what else differs from the evaluation compared against"`
+	Changes     []ChangedRank             `json:"changes,omitempty" doc:"queries whose rank changed, those that became worse first; without queries that were edited in between"`
 }
 
 // Evaluations holds saved queries and their evaluations.
@@ -372,7 +372,7 @@ func (s *Server) generate(ctx context.Context, ds *sheaf.Dataset, in GenerateQue
 
 func (s *Server) evaluationRoutes() {
 	generate := post("/v1/datasets/{ds}/queries:generate", "Generate queries from headings or chunks")
-	generate.Description = "Makes questions whose answers are known from what the dataset holds: its headings, or a question that the configured language model writes about each of some chunks. They are saved beside those that people wrote, with source saying what they were made of. A question that the dataset has stays as it is. Takes two minutes at most; what was made until then is saved."
+	generate.Description = "Makes questions with known answers from what the dataset holds: its headings, or a question that the configured language model writes about each of some chunks. They are saved beside those that users wrote; source says what they were made from. An existing question is unchanged. Takes two minutes at most; what was made until then is saved."
 	handle(s, generate, func(ctx context.Context, in *struct {
 		DatasetPath
 		Body GenerateQueries
@@ -394,7 +394,7 @@ func (s *Server) evaluationRoutes() {
 	})
 	save := post("/v1/datasets/{ds}/queries", "Save a query with the hits that it should have")
 	save.OperationID = "create-query"
-	save.Description = "Evaluations ask the saved queries of a dataset and say how well search answers them. A question that the dataset has gets the expected hits that are given."
+	save.Description = "Evaluations run the saved queries of a dataset and measure how well search answers them. An existing question gets the expected hits of the request."
 	handle(s, save, func(ctx context.Context, in *struct {
 		DatasetPath
 		Body NewQuery
@@ -414,7 +414,7 @@ func (s *Server) evaluationRoutes() {
 		return &output[taskstore.SavedQuery]{saved[0]}, nil
 	})
 	many := post("/v1/datasets/{ds}/queries:import", "Save many queries")
-	many.Description = "All are saved, or none: what is wrong with any of them is told. Sending the same again changes nothing."
+	many.Description = "All are saved or none: the error lists what is wrong. Sending the same again changes nothing."
 	handle(s, many, func(ctx context.Context, in *struct {
 		DatasetPath
 		Body QueriesImport
@@ -474,7 +474,7 @@ func (s *Server) evaluationRoutes() {
 		return nil, s.cfg.Catalog.DeleteQuery(ctx, ds.TenantID, ds.ID, in.Query)
 	})
 	run := post("/v1/datasets/{ds}/evaluations", "Evaluate search by the saved queries")
-	run.Description = "Asks each saved query of the dataset and answers when all are asked, after two minutes at most. The last hundred evaluations of a dataset are kept."
+	run.Description = "Runs each saved query of the dataset and answers when all have run, after two minutes at most. The last hundred evaluations of a dataset are kept."
 	run.DefaultStatus = http.StatusCreated
 	handle(s, run, func(ctx context.Context, in *DatasetPath) (*output[EvaluationAnswer], error) {
 		ds, err := s.dataset(ctx, *in)

@@ -79,12 +79,12 @@ type exporter interface {
 func (s *Server) exportRoute() {
 	op := get("/v1/datasets/{ds}/export", "Export a dataset")
 	op.OperationID = "export-dataset"
-	op.Description = "The published versions of the documents that the filters select, oldest first, as people edited them. jsonl: a chunk a line. parquet: a chunk a row, in the same columns; pages, boxes and tags are lists, columns and metadata are JSON. markdown: a zip with a file for each document, of at most 100,000 documents. Documents that were not parsed yet are left out, and those that are deleted meanwhile. It is written while it is read: the answer breaks off, and is no whole file, when something fails on the way or a large document is replaced meanwhile. A tenant has two exports at once."
+	op.Description = "The published versions of the documents that the filters select, oldest first, with their edits. jsonl: one chunk per line. parquet: one chunk per row, in the same columns; pages, boxes and tags are lists, columns and metadata are JSON. markdown: a zip with a file for each document, of at most 100,000 documents. Documents not parsed yet, or deleted during the export, are omitted. The export is streamed: if something fails or a large document is replaced during it, the response breaks off and the file is incomplete. A tenant can run two exports at a time."
 	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{flow.MediaJSONL: {}, flow.MediaParquet: {}, "application/zip": {}}}}
 	handle(s, op, func(ctx context.Context, in *struct {
 		DatasetPath
 		FilterInput
-		Format ExportFormat `query:"format" enum:"markdown,jsonl,parquet" default:"jsonl" doc:"what the dataset is exported as"`
+		Format ExportFormat `query:"format" enum:"markdown,jsonl,parquet" default:"jsonl" doc:"format of the export"`
 	}) (*exportFile, error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {

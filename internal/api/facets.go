@@ -12,12 +12,12 @@ import (
 // TagRequest is the body that tags documents.
 type TagRequest struct {
 	Selection
-	Tag string `json:"tag" maxLength:"64" pattern:"^[^\\x00-\\x1f]*$" patternDescription:"a text without control characters" doc:"kept as the attribute sheaf.tag of each document in place of the one it had; empty takes it away"`
+	Tag string `json:"tag" maxLength:"64" pattern:"^[^\\x00-\\x1f]*$" patternDescription:"a text without control characters" doc:"stored as the attribute sheaf.tag of each document, replacing the old one; empty removes it"`
 }
 
 // Tagged reports how many documents were selected.
 type Tagged struct {
-	Documents int `json:"documents" doc:"that have the tag now, or would have it after a dry run"`
+	Documents int `json:"documents" doc:"that have the tag now, or with dry_run would have it"`
 }
 
 func (s *Server) facetRoutes() {
@@ -27,7 +27,7 @@ func (s *Server) facetRoutes() {
 		FilterInput
 	}
 	facets := get("/v1/datasets/{ds}/documents/facets", "Count documents by state, format, failure, job, language and tag")
-	facets.Description = "Takes the filters of the list of documents. Each list of counts leaves out the filter on its own values, so that it says what choosing another one would find. At most 50 values of a kind: those of most documents, and the newest jobs."
+	facets.Description = "Takes the filters of the list of documents. Each list of counts ignores the filter on its own values, so it shows what choosing another one would find. At most 50 values of a kind: the most frequent, and the newest jobs."
 	handle(s, facets, func(ctx context.Context, in *facetsIn) (*tagged[*taskstore.Facets], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {

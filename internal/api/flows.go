@@ -18,7 +18,7 @@ import (
 
 // FlowPath names a flow, or one version of it.
 type FlowPath struct {
-	Flow string `path:"flow" maxLength:"80" doc:"a flow such as contracts, or a version such as contracts@3; without a number the latest"`
+	Flow string `path:"flow" maxLength:"80" doc:"a flow such as contracts, or a version such as contracts@3; default: the latest"`
 }
 
 // NewFlow is a flow in one of its two notations.
@@ -32,9 +32,9 @@ type FlowListed struct {
 	Ref       string    `json:"ref" doc:"name and version, as parser_config.flow takes them"`
 	Name      string    `json:"name"`
 	Version   int       `json:"version"`
-	Digest    string    `json:"digest" doc:"of what it does: two flows with the same digest differ in their names at most"`
+	Digest    string    `json:"digest" doc:"of what it does: flows with the same digest differ at most in name"`
 	Nodes     int       `json:"nodes"`
-	BuiltIn   bool      `json:"built_in,omitempty" doc:"everybody has it, and nobody can change it"`
+	BuiltIn   bool      `json:"built_in,omitempty" doc:"it always exists and cannot be changed"`
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
@@ -42,8 +42,8 @@ type FlowListed struct {
 type FlowAnswer struct {
 	FlowListed
 	Flow   *flow.Flow `json:"flow"`
-	TOML   string     `json:"toml" doc:"the same as TOML"`
-	DryRun bool       `json:"dry_run,omitempty" doc:"nothing was created: the version would be so"`
+	TOML   string     `json:"toml" doc:"the flow as TOML"`
+	DryRun bool       `json:"dry_run,omitempty" doc:"nothing was created: a preview"`
 }
 
 // FlowChecked reports whether a flow can be created and, if not, why.
@@ -58,21 +58,21 @@ type FlowChecked struct {
 type FlowProblem struct {
 	Node    string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
 	Field   string `json:"field,omitempty" doc:"of the node or the flow"`
-	Message string `json:"message" doc:"a sentence that says what to do"`
+	Message string `json:"message" doc:"explains what to do"`
 	Line    int    `json:"line,omitempty" doc:"of the TOML, or of the JSON as it was sent, from 1"`
 }
 
 // FlowDiff lists the differences between two versions of a flow.
 type FlowDiff struct {
-	From    string       `json:"from" doc:"the older version; empty where there is none before"`
+	From    string       `json:"from" doc:"the older version; empty if there is none"`
 	To      string       `json:"to"`
-	Changes []FlowChange `json:"changes" nullable:"false" doc:"empty where both do the same"`
+	Changes []FlowChange `json:"changes" nullable:"false" doc:"empty if both do the same"`
 }
 
 // FlowChange is one difference.
 type FlowChange struct {
 	Node  string `json:"node,omitempty" doc:"its id; absent for the flow itself"`
-	Field string `json:"field" doc:"what changed; node for one that came or went"`
+	Field string `json:"field" doc:"what changed; node for one added or removed"`
 	Was   any    `json:"was,omitempty"`
 	Is    any    `json:"is,omitempty"`
 }
@@ -154,18 +154,18 @@ func listedFlows(vs []taskstore.FlowVersion) ([]FlowListed, error) {
 
 // FlowKind is a kind of flow node.
 type FlowKind struct {
-	Name   string        `json:"name" doc:"that kind of a node takes"`
+	Name   string        `json:"name" doc:"as a node's kind gives it"`
 	Doc    string        `json:"doc" doc:"what it does, in a sentence"`
-	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records, text or indexed, which is the chunks of the whole document as search has them; none for a node that reads the document itself"`
-	Out    flow.Port     `json:"out,omitempty" doc:"what it passes on; absent where that is nothing, or what it was given"`
+	In     []flow.Port   `json:"in" nullable:"false" doc:"what its inputs may be: units, chunks, vectors, records, text or indexed (the chunks of the whole document as search has them); none for a node that reads the document itself"`
+	Out    flow.Port     `json:"out,omitempty" doc:"its output; absent if it has none, or passes on its input"`
 	Config []FlowSetting `json:"config" nullable:"false" doc:"settings of its nodes, by name"`
-	Common []string      `json:"common" nullable:"false" doc:"names of the settings of all kinds that its nodes may have"`
+	Common []string      `json:"common" nullable:"false" doc:"names of the common settings that its nodes may have"`
 }
 
 // FlowKinds are the kinds, and the settings common to nodes of any kind.
 type FlowKinds struct {
 	List[FlowKind]
-	Common []FlowSetting `json:"common" nullable:"false" doc:"settings that nodes have whatever their kind; a kind names those of them that it takes"`
+	Common []FlowSetting `json:"common" nullable:"false" doc:"settings that do not depend on the kind of node; a kind names those that it takes"`
 }
 
 // FlowSetting is a setting of a kind of node.
@@ -174,7 +174,7 @@ type FlowSetting struct {
 	Doc      string   `json:"doc" doc:"what it does, in a phrase"`
 	Type     string   `json:"type" enum:"string,int,float,bool,strings,object,keep,duration" doc:"of its value; keep: an expression over a chunk; duration: such as 10s or 5m"`
 	Required bool     `json:"required,omitempty" doc:"a node must have it"`
-	Values   []string `json:"values,omitempty" doc:"that it may have; absent: any"`
+	Values   []string `json:"values,omitempty" doc:"allowed values; absent: any"`
 }
 
 // flowKinds describes the kinds that executors run.
@@ -208,7 +208,7 @@ func (s *Server) flowRoutes() {
 	})
 	handle(s, get("/v1/flows", "List flows, each in its latest version"), func(ctx context.Context, in *struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
-		Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before: the name of its last flow"`
+		Cursor string `query:"cursor" maxLength:"64" doc:"previous page's next_cursor: the name of its last flow"`
 	}) (*output[List[FlowListed]], error) {
 		vs, next, err := s.cfg.Catalog.Flows(ctx, tenantOf(ctx), taskstore.Page{Limit: in.Limit, Cursor: in.Cursor})
 		if err != nil {
@@ -225,7 +225,7 @@ func (s *Server) flowRoutes() {
 		return listOf(items, next), err
 	})
 	create := post("/v1/flows", "Create a flow, or its next version")
-	create.Description = "A version never changes. A flow that does the same as its latest version creates none, and is answered with that version."
+	create.Description = "A version never changes. A flow that does the same as its latest version creates none; that version is returned."
 	handle(s, create, func(ctx context.Context, in *struct {
 		DryRunParam
 		Body NewFlow
@@ -249,8 +249,8 @@ func (s *Server) flowRoutes() {
 		out.DryRun = in.DryRun
 		return &output[FlowAnswer]{out}, err
 	})
-	check := needs(post("/v1/flows:validate", "Say what is wrong with a flow"), scopeRead)
-	check.Description = "Answers 200 with everything that is wrong, each with the node's id. Nothing is created."
+	check := needs(post("/v1/flows:validate", "Validate a flow"), scopeRead)
+	check.Description = "Returns 200 with every problem, each with the node's id. Nothing is created."
 	handle(s, check, func(_ context.Context, in *struct{ Body NewFlow }) (*output[FlowChecked], error) {
 		out := FlowChecked{Problems: []FlowProblem{}}
 		_, err := in.Body.read()
@@ -274,7 +274,7 @@ func (s *Server) flowRoutes() {
 		out, err := s.flow(ctx, ref)
 		return &output[FlowAnswer]{out}, err
 	})
-	handle(s, get("/v1/flows/{flow}/versions", "List the versions of a flow, the newest first"), func(ctx context.Context, in *FlowPath) (*output[List[FlowListed]], error) {
+	handle(s, get("/v1/flows/{flow}/versions", "List the versions of a flow, newest first"), func(ctx context.Context, in *FlowPath) (*output[List[FlowListed]], error) {
 		ref, err := flow.ParseRef(in.Flow)
 		if err != nil {
 			return nil, err
@@ -296,7 +296,7 @@ func (s *Server) flowRoutes() {
 	})
 	handle(s, get("/v1/flows/{flow}/diff", "Compare two versions of a flow"), func(ctx context.Context, in *struct {
 		FlowPath
-		From int `query:"from" minimum:"1" doc:"the older version; default: the one before"`
+		From int `query:"from" minimum:"1" doc:"the older version; default: the previous"`
 	}) (*output[FlowDiff], error) {
 		ref, err := flow.ParseRef(in.Flow)
 		if err != nil {
@@ -324,7 +324,7 @@ func (s *Server) flowRoutes() {
 		return &output[FlowDiff]{out}, nil
 	})
 	remove := change(http.MethodDelete, "/v1/flows/{flow}", "Delete a flow, or one version of it")
-	remove.Description = "The numbers of deleted versions are not given again. Refused while a dataset names what would be deleted; documents that were made by it stay."
+	remove.Description = "The numbers of deleted versions are not reused. Refused while a dataset names what would be deleted; documents that it processed stay."
 	handle(s, remove, func(ctx context.Context, in *struct {
 		FlowPath
 		DryRunParam

@@ -18,7 +18,7 @@ type SplitPath struct {
 
 // NewSplit lists names to keep apart.
 type NewSplit struct {
-	Names []string `json:"names" minItems:"2" maxItems:"10" nullable:"false" doc:"as chunks write them, up to 200 bytes each; no two of them are one entity from then on"`
+	Names []string `json:"names" minItems:"2" maxItems:"10" nullable:"false" doc:"as in chunks, up to 200 bytes each; from then on each is a separate entity"`
 }
 
 // graphExport is a graph served as a file.
@@ -31,12 +31,12 @@ type graphExport struct {
 func (s *Server) graphRoutes() {
 	type around struct {
 		DatasetPath
-		Entity string `query:"entity" maxLength:"500" doc:"name of the entity to begin with; absent: the entities of the highest rank"`
-		Depth  int    `query:"depth" minimum:"1" maximum:"3" default:"1" doc:"relations away from the entity at most"`
-		Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"entities at most"`
+		Entity string `query:"entity" maxLength:"500" doc:"name of the entity to start from; absent: the highest-ranked entities"`
+		Depth  int    `query:"depth" minimum:"1" maximum:"3" default:"1" doc:"maximum relations from the entity"`
+		Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"maximum entities"`
 	}
 	read := get("/v1/datasets/{ds}/graph", "Read the graph of a dataset")
-	read.Description = "Entities that the chunks of a dataset name, the relations between them, and their communities, each with chunks that support it. The graph is made when it is first asked for; until then the answer is 503 with the code graph_building."
+	read.Description = "Entities that the chunks of a dataset name, the relations between them, and their communities, each with chunks that support it. The graph is built on the first request; before that the answer is 503 with the code graph_building."
 	handle(s, read, func(ctx context.Context, in *around) (*output[*graphs.Part], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
@@ -45,12 +45,12 @@ func (s *Server) graphRoutes() {
 		out, err := s.cfg.Graphs.Around(ctx, ds.TenantID, ds.ID, in.Entity, in.Depth, in.Limit)
 		return &output[*graphs.Part]{out}, err
 	})
-	match := get("/v1/datasets/{ds}/graph/entities", "Find entities of the graph by a part of their name")
-	match.Description = "Those that begin with the text come first, then those of the highest rank."
+	match := get("/v1/datasets/{ds}/graph/entities", "Find entities of the graph by part of their name")
+	match.Description = "Those that begin with the text come first, then the highest-ranked."
 	handle(s, match, func(ctx context.Context, in *struct {
 		DatasetPath
-		Q     string `query:"q" required:"true" minLength:"1" maxLength:"200" doc:"a part of the name"`
-		Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"entities at most"`
+		Q     string `query:"q" required:"true" minLength:"1" maxLength:"200" doc:"part of the name"`
+		Limit int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"maximum entities"`
 	}) (*output[List[search.GraphEntity]], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
@@ -77,7 +77,7 @@ func (s *Server) graphRoutes() {
 	})
 	split := post("/v1/datasets/{ds}/graph/splits", "Keep names apart in the graph of a dataset")
 	split.OperationID = "create-split"
-	split.Description = "Undoes a wrong merge: the names, which GET …/graph?entity= tells of the entity, are entities of their own from the next answer on, also in documents that come later. It asks no model. The same names again change nothing. A dataset has up to 1,000 splits."
+	split.Description = "Undoes a wrong merge: the names, which GET …/graph?entity= lists for the entity, are separate entities from the next answer on, also in later documents. It asks no model. The same names again change nothing. A dataset has up to 1,000 splits."
 	handle(s, split, func(ctx context.Context, in *struct {
 		DatasetPath
 		Body NewSplit
@@ -105,9 +105,9 @@ func (s *Server) graphRoutes() {
 		splits, next, err := s.cfg.Catalog.Splits(ctx, ds.TenantID, ds.ID, in.page())
 		return listOf(splits, next), err
 	})
-	remove := change(http.MethodDelete, "/v1/datasets/{ds}/graph/splits/{split}", "Take a split back")
+	remove := change(http.MethodDelete, "/v1/datasets/{ds}/graph/splits/{split}", "Delete a split")
 	remove.OperationID = "delete-split"
-	remove.Description = "The names are merged again where the graph takes one for the other. It asks no model."
+	remove.Description = "The names are merged again if the graph takes them for one. It asks no model."
 	remove.DefaultStatus = http.StatusNoContent
 	handle(s, remove, func(ctx context.Context, in *SplitPath) (*struct{}, error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)

@@ -61,13 +61,13 @@ func (s *Server) indexRoutes() {
 		DryRunParam
 		Body struct {
 			Action indexset.Action `json:"action" enum:"start,pause,resume,switch,rollback,confirm,cancel,dedicate,share"`
-			Force  bool            `json:"force,omitempty" doc:"switch although the gate has not passed"`
+			Force  bool            `json:"force,omitempty" doc:"switch even if the gate has not passed"`
 			Tenant string          `json:"tenant,omitempty" doc:"of dedicate and share"`
-			Shards int             `json:"shards,omitempty" minimum:"1" maximum:"256" doc:"of dedicate: about one for each 10 million chunks that the tenant will have; 2 by default"`
+			Shards int             `json:"shards,omitempty" minimum:"1" maximum:"256" doc:"of dedicate: about one for each 10 million chunks that the tenant will have; default: 2"`
 		}
 	}
-	migrate := needs(post("/v1/index/migration", "Fill an index of the configured model, and switch to it"), scopeAdmin)
-	migrate.Description = "start fills an index of the configured embedding model beside the one that is searched, from the stored results: nothing is parsed. switch searches it, once nothing is missing and the gate has passed; rollback searches the former one again; confirm deletes that. cancel deletes the new one before the switch. dedicate moves a tenant that outgrows a shard of Elasticsearch to an index of its own while search goes on, and share moves it back; the status says how far that is, and cancel stops it."
+	migrate := needs(post("/v1/index/migration", "Fill an index of the configured model and switch to it"), scopeAdmin)
+	migrate.Description = "start fills a new index of the configured embedding model beside the live one, from the stored results: nothing is parsed. switch moves searches to it once nothing is missing and the gate has passed; rollback moves them back to the old one; confirm deletes that. cancel, before the switch, deletes the new one. dedicate moves a tenant that outgrows a shard of Elasticsearch to its own index while search continues, and share moves it back; the status shows the progress, and cancel stops it."
 	handle(s, migrate, func(ctx context.Context, in *migrateIn) (*output[IndexAnswer], error) {
 		b := &in.Body
 		if b.Shards != 0 && b.Action == indexset.Share {
@@ -87,8 +87,8 @@ func (s *Server) indexRoutes() {
 		return act(ctx, b.Action, b.Force, in.DryRun)
 	})
 	type rebuildIn struct{ DryRunParam }
-	rebuild := needs(post("/v1/index/rebuild", "Make the search index anew"), scopeAdmin)
-	rebuild.Description = "Fills a new index of the same model from the stored results while the present one is searched, then takes its place. Nothing is parsed and nothing is embedded."
+	rebuild := needs(post("/v1/index/rebuild", "Rebuild the search index"), scopeAdmin)
+	rebuild.Description = "Fills a new index of the same model from the stored results while the current one is searched, then replaces it. Nothing is parsed or embedded."
 	handle(s, rebuild, func(ctx context.Context, in *rebuildIn) (*output[IndexAnswer], error) {
 		return act(ctx, indexset.Rebuild, false, in.DryRun)
 	})

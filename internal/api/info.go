@@ -9,9 +9,9 @@ import (
 // InfoAnswer is the running build and the caller's permissions.
 type InfoAnswer struct {
 	buildinfo.Info
-	Tenant string   `json:"tenant" doc:"id of the tenant that asks"`
-	Scopes []string `json:"scopes" nullable:"false" doc:"of the key that asks; admin where the server asks for none"`
-	Model  string   `json:"embedding_model,omitempty" doc:"that vectors are made with; absent where this process has none"`
+	Tenant string   `json:"tenant" doc:"id of the caller's tenant"`
+	Scopes []string `json:"scopes" nullable:"false" doc:"of the caller's key; admin if the server needs no key"`
+	Model  string   `json:"embedding_model,omitempty" doc:"that vectors are made with; absent if this process has none"`
 }
 
 // infoRoutes registers the route that identifies this server.

@@ -55,13 +55,13 @@ type UploadStatus struct {
 	DocumentID  string    `json:"document_id" doc:"of the document that it becomes"`
 	Name        string    `json:"name"`
 	Size        int64     `json:"size" doc:"announced, in bytes"`
-	Offset      int64     `json:"offset" doc:"bytes that are stored: go on here"`
+	Offset      int64     `json:"offset" doc:"bytes stored: continue from here"`
 	Complete    bool      `json:"complete"`
 	Hold        bool      `json:"hold" doc:"waits to be submitted"`
 	JobID       string    `json:"job_id,omitempty" doc:"of the job that it was submitted to"`
 	Fingerprint string    `json:"fingerprint,omitempty" doc:"as the sender gave it"`
 	CreatedAt   time.Time `json:"created_at"`
-	ExpiresAt   time.Time `json:"expires_at" doc:"removed then, unless more bytes come"`
+	ExpiresAt   time.Time `json:"expires_at" doc:"removed then unless more bytes come"`
 }
 
 func uploadStatus(u *taskstore.PartialUpload) UploadStatus {
@@ -108,15 +108,15 @@ func (s *Server) partialRoutes() {
 		TraceHeader
 		DryRunParam
 		NotBeforeParam
-		Wait string `query:"wait" format:"duration" doc:"answer when the job has ended or after this long"`
+		Wait string `query:"wait" format:"duration" doc:"respond when the job ends or after this long"`
 		Body struct {
 			IDs []string `json:"ids" minItems:"1" maxItems:"1000" doc:"of complete uploads"`
-			Job string   `json:"job,omitempty" doc:"id of an open job that they join; without it they are a job of their own"`
+			Job string   `json:"job,omitempty" doc:"id of an open job that they join; absent: they get their own job"`
 		}
 	}
-	submit := post("/v1/datasets/{ds}/uploads:submit", "Make documents of complete uploads, under one job")
+	submit := post("/v1/datasets/{ds}/uploads:submit", "Submit complete uploads as documents of one job")
 	submit.DefaultStatus = http.StatusAccepted
-	submit.Description = "The same request again answers the same job: uploads remember it until they expire."
+	submit.Description = "Repeating the request returns the same job until the uploads expire."
 	handle(s, submit, func(ctx context.Context, in *submitIn) (*accepted[SubmitAnswer], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
@@ -141,8 +141,8 @@ func (s *Server) partialRoutes() {
 		s.waitForAnswer(ctx, answer, in.Wait)
 		return &accepted[SubmitAnswer]{Location: "/v1/jobs/" + answer.Job.ID, Body: *answer}, nil
 	})
-	presign := post("/v1/datasets/{ds}/uploads/{upload}:presign", "Get an address to send an upload to the blob store directly")
-	presign.Description = "For an upload that was created with its length and has no bytes yet: PUT the whole file to the address, then call :complete. The bytes do not pass this server."
+	presign := post("/v1/datasets/{ds}/uploads/{upload}:presign", "Get a URL to send an upload directly to the blob store")
+	presign.Description = "For an upload that was created with its length and has no bytes yet: PUT the whole file to the URL, then call :complete. The bytes bypass this server."
 	handle(s, presign, func(ctx context.Context, in *UploadPath) (*output[DirectUpload], error) {
 		u, err := s.partial(ctx, *in)
 		if err != nil {
@@ -151,7 +151,7 @@ func (s *Server) partialRoutes() {
 		address, until, err := s.cfg.Ingest.PresignUpload(ctx, u.TenantID, u.ID)
 		return &output[DirectUpload]{DirectUpload{URL: address, Method: http.MethodPut, Size: u.Size, ExpiresAt: until.UTC()}}, err
 	})
-	complete := post("/v1/datasets/{ds}/uploads/{upload}:complete", "Say that an upload was sent to the blob store")
+	complete := post("/v1/datasets/{ds}/uploads/{upload}:complete", "Complete an upload sent to the blob store")
 	complete.Description = "The bytes are read once, for their hash. Unless the upload is held, it becomes a document."
 	handle(s, complete, func(ctx context.Context, in *struct {
 		UploadPath
@@ -593,16 +593,16 @@ func (s *Server) describePartial() {
 		}, scope)
 		s.api.OpenAPI().AddOperation(&op)
 	}
-	offset := in("header", "Upload-Offset", "position of the first byte: what HEAD answers", true)
+	offset := in("header", "Upload-Offset", "position of the first byte, as HEAD says", true)
 	checksum := in("header", "Upload-Checksum", "algorithm and sum in base64; nothing is kept unless it matches", false)
 	const all, single = "/v1/datasets/{ds}/uploads", "/v1/datasets/{ds}/uploads/{upload}"
-	add("create-upload", "POST", all, "Begin an upload in pieces (tus 1.0.0)", "201", "Location is where the bytes go",
+	add("create-upload", "POST", all, "Start an upload in pieces (tus 1.0.0)", "201", "Location takes the bytes",
 		[]*huma.Param{one[0], version, in("header", "Upload-Length", "size in bytes", true),
 			in("header", "Upload-Metadata", "pairs of a key and a value in base64: filename, filetype, id, lane, fingerprint, hold, parser_config, metadata, attributes", false), checksum}, &huma.RequestBody{Content: bytes})
-	add("upload-options", "OPTIONS", all, "Read what the server takes", "204", "Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm", one[:1], nil)
-	add("head-upload", "HEAD", single, "Ask how many bytes are stored", "200", "Upload-Offset, Upload-Length, Upload-Expires", append(slices.Clone(one), version), nil)
-	add("patch-upload", "PATCH", single, "Send the bytes from an offset on", "204", "Upload-Offset is what is stored now; Sheaf-Job names the job of a complete upload that is not held", append(slices.Clone(one), version, offset, checksum), &huma.RequestBody{Required: true, Content: bytes})
-	add("delete-upload", "DELETE", single, "Give an upload up", "204", "it is gone", append(slices.Clone(one), version), nil)
-	add("post-upload", "POST", single, "PATCH or DELETE for senders that can do POST alone", "204", "as of the method that X-HTTP-Method-Override names",
+	add("upload-options", "OPTIONS", all, "Read the tus capabilities", "204", "Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm", one[:1], nil)
+	add("head-upload", "HEAD", single, "Read the upload offset", "200", "Upload-Offset, Upload-Length, Upload-Expires", append(slices.Clone(one), version), nil)
+	add("patch-upload", "PATCH", single, "Send bytes from an offset on", "204", "Upload-Offset is what is stored now; Sheaf-Job names the job of a complete upload that is not held", append(slices.Clone(one), version, offset, checksum), &huma.RequestBody{Required: true, Content: bytes})
+	add("delete-upload", "DELETE", single, "Delete an upload", "204", "deleted", append(slices.Clone(one), version), nil)
+	add("post-upload", "POST", single, "PATCH or DELETE for clients limited to POST", "204", "as for the method in X-HTTP-Method-Override",
 		append(slices.Clone(one), version, in("header", "X-HTTP-Method-Override", "PATCH or DELETE", true), in("header", "Upload-Offset", "of a PATCH: position of the first byte", false), checksum), &huma.RequestBody{Content: bytes})
 }

@@ -30,27 +30,27 @@ const (
 
 // PreviewRequest asks what a page would become with given settings.
 type PreviewRequest struct {
-	Page        int               `json:"page,omitempty" minimum:"1" default:"1" doc:"page, slide, part or row, counted from 1; of rows it is the first of 50"`
-	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be tried: those that are named change what over says, and null takes one back"`
+	Page        int               `json:"page,omitempty" minimum:"1" default:"1" doc:"page, slide, part or row, from 1; for rows, the first of 50"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to try: they change the settings that over names; null resets one"`
 	Over        string            `json:"over,omitempty" enum:"document,dataset" default:"document" doc:"what the settings change: those of the document, as documents:reparse would, or those of the dataset, as PATCH of the dataset would for documents without settings of their own"`
 }
 
 // SettingsPreview is what a page would become with given settings.
 type SettingsPreview struct {
 	Unit     sheaf.Unit        `json:"unit"`
-	Shown    sheaf.Range       `json:"shown" doc:"the page whose chunks are listed, as [from, to]; of a table 50 rows"`
+	Shown    sheaf.Range       `json:"shown" doc:"the page whose chunks are listed, as [from, to]; 50 rows of a table"`
 	Range    sheaf.Range       `json:"range" doc:"what was read and chunked together, as [from, to]"`
-	Chunks   []sheaf.Chunk     `json:"chunks" nullable:"false" doc:"that stand on the page, in reading order, 200 at most; their ids hold for this answer only"`
+	Chunks   []sheaf.Chunk     `json:"chunks" nullable:"false" doc:"on the page, in reading order, at most 200; their ids are valid for this answer only"`
 	LeftOff  int               `json:"left_off" doc:"chunks of the page that are not listed"`
-	Before   *PreviewCounts    `json:"before" doc:"with the settings as they are; null where the document could not be read by them"`
-	After    PreviewCounts     `json:"after" doc:"with the settings that are tried"`
+	Before   *PreviewCounts    `json:"before" doc:"with the current settings; null if the document could not be read with them"`
+	After    PreviewCounts     `json:"after" doc:"with the settings to try"`
 	Failures []sheaf.LedgerRun `json:"failures" nullable:"false" doc:"units of the range that could not be read"`
-	Notes    []string          `json:"notes" nullable:"false" doc:"sentences: what a parse would do besides"`
+	Notes    []string          `json:"notes" nullable:"false" doc:"sentences: what else a parse would do"`
 }
 
 // PreviewCounts sums how some units were chunked.
 type PreviewCounts struct {
-	Page  ChunkCounts `json:"page" doc:"of the chunks that stand on the page"`
+	Page  ChunkCounts `json:"page" doc:"of the chunks on the page"`
 	Range ChunkCounts `json:"range" doc:"of all chunks of the range"`
 }
 
@@ -58,7 +58,7 @@ type PreviewCounts struct {
 type ChunkCounts struct {
 	Chunks       int `json:"chunks"`
 	Tokens       int `json:"tokens"`
-	MedianTokens int `json:"median_tokens" doc:"of a chunk, 0 where there is none"`
+	MedianTokens int `json:"median_tokens" doc:"of a chunk; 0 without chunks"`
 }
 
 func countChunks(chunks []sheaf.Chunk) ChunkCounts {
@@ -86,8 +86,8 @@ func onUnits(chunks []sheaf.Chunk, r sheaf.Range) []sheaf.Chunk {
 }
 
 func (s *Server) previewRoutes() {
-	op := post("/v1/datasets/{ds}/documents/{doc}:preview", "Preview what settings would make of a page")
-	op.Description = "Reads the page, and those around it that it is chunked with, and answers the chunks. Nothing is stored, and nothing is embedded, indexed or asked of a language model. A page that takes more than 20 seconds is given up, and a tenant may have two previews at once: the answer is 429 beyond."
+	op := post("/v1/datasets/{ds}/documents/{doc}:preview", "Preview a page with other settings")
+	op.Description = "Reads the page, and those around it that it is chunked with, and returns the chunks. Nothing is stored, embedded, indexed or sent to a language model. A page that takes more than 20 seconds is given up. A tenant can run two previews at a time: beyond that the answer is 429."
 	handle(s, op, func(ctx context.Context, in *struct {
 		DocumentPath
 		Body PreviewRequest

@@ -24,10 +24,10 @@ type Problem struct {
 	Detail    string          `json:"detail,omitempty" doc:"what happened and what to do"`
 	Category  sheaf.Category  `json:"category,omitempty"`
 	Retryable bool            `json:"retryable,omitempty"`
-	RequestID string          `json:"request_id,omitempty" doc:"names the request in the logs"`
-	Current   *int64          `json:"current,omitempty" doc:"of a full quota: what is held"`
+	RequestID string          `json:"request_id,omitempty" doc:"identifies it in the logs"`
+	Current   *int64          `json:"current,omitempty" doc:"of a full quota: current use"`
 	Limit     *int64          `json:"limit,omitempty" doc:"of a full quota"`
-	Run       string          `json:"run,omitempty" doc:"id of the run that is in the way"`
+	Run       string          `json:"run,omitempty" doc:"id of the conflicting run"`
 	Errors    []ProblemDetail `json:"errors,omitempty" doc:"the fields at fault"`
 }
 

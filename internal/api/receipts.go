@@ -12,7 +12,7 @@ import (
 
 // ReceiptPath names a receipt.
 type ReceiptPath struct {
-	Receipt string `path:"receipt" maxLength:"64" doc:"id of the receipt, as the deletion answered it"`
+	Receipt string `path:"receipt" maxLength:"64" doc:"id of the receipt, as the deletion returned it"`
 }
 
 // receiptRoutes registers the routes for deletion receipts. Receipts outlive what
@@ -23,7 +23,7 @@ func (s *Server) receiptRoutes() {
 		ListInput
 	}
 	op := get("/v1/datasets/{ds}/receipts", "List the receipts of a dataset's deletions")
-	op.Description = "A dataset that was deleted itself is found by its id."
+	op.Description = "Name a deleted dataset by its id."
 	op.Tags = []string{"receipts"}
 	handle(s, op, func(ctx context.Context, in *listIn) (*output[List[taskstore.Receipt]], error) {
 		id := in.Dataset
@@ -43,7 +43,7 @@ func (s *Server) receiptRoutes() {
 		return s.signedList(s.cfg.Catalog.Receipts(ctx, tenantOf(ctx), "", in.page()))
 	})
 	one := get("/v1/receipts/{receipt}", "Read the receipt of a deletion")
-	one.Description = "It is pending until the last object, chunk and vector is removed, which is a few minutes later, and then completed for good. The signature covers all of it."
+	one.Description = "It is pending until every object, chunk and vector is removed, a few minutes later, and then completed for good. The signature covers all of it."
 	handle(s, one, func(ctx context.Context, in *ReceiptPath) (*output[*taskstore.Receipt], error) {
 		r, err := s.cfg.Catalog.Receipt(ctx, tenantOf(ctx), in.Receipt)
 		if err == nil {
@@ -55,7 +55,7 @@ func (s *Server) receiptRoutes() {
 		ReceiptPath
 		ListInput
 	}
-	documents := get("/v1/receipts/{receipt}/documents", "List the documents of a deletion, each with what was removed of it")
+	documents := get("/v1/receipts/{receipt}/documents", "List the documents of a deletion and what was removed of each")
 	documents.Tags = []string{"receipts"}
 	handle(s, documents, func(ctx context.Context, in *documentsIn) (*output[List[taskstore.ReceiptDocument]], error) {
 		docs, next, err := s.cfg.Catalog.ReceiptDocuments(ctx, tenantOf(ctx), in.Receipt, in.page())
@@ -63,11 +63,11 @@ func (s *Server) receiptRoutes() {
 	})
 	type verifyIn struct {
 		Body struct {
-			Receipt string `json:"receipt" doc:"the JSON text of the receipt as it was answered, in any layout"`
+			Receipt string `json:"receipt" doc:"the JSON text of the receipt as returned, in any layout"`
 		}
 	}
 	verify := needs(post("/v1/receipts:verify", "Verify the signature of a receipt"), scopeRead)
-	verify.Description = "Tells whether this installation signed the receipt and nothing in it was changed since. It needs no more than the text: the receipt is not looked up."
+	verify.Description = "Checks that this installation signed the receipt and that it was not changed since. It needs only the text: the receipt is not looked up."
 	verify.MaxBodyBytes = 2 * receipt.MaxBytes // JSON string escaping
 	handle(s, verify, func(_ context.Context, in *verifyIn) (*output[Verified], error) {
 		if s.cfg.Receipts == nil {

@@ -27,7 +27,7 @@ import (
 type (
 	ListInput struct {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
-		Cursor string `query:"cursor" format:"cursor" doc:"next_cursor of the page before"`
+		Cursor string `query:"cursor" format:"cursor" doc:"previous page's next_cursor"`
 		Order  string `query:"order" enum:"newest,oldest" default:"newest"`
 		FieldsInput
 	}
@@ -36,7 +36,7 @@ type (
 	}
 	DocumentPath struct {
 		DatasetPath
-		Document string `path:"doc" doc:"id of the document, whose dataset may be given as -" maxLength:"64"`
+		Document string `path:"doc" doc:"id of the document; its dataset may be given as -" maxLength:"64"`
 	}
 	UploadPath struct {
 		DatasetPath
@@ -49,21 +49,21 @@ type (
 		Traceparent string `header:"traceparent" doc:"W3C trace context"`
 	}
 	DryRunParam struct {
-		DryRun bool `query:"dry_run" doc:"answer what would be done and change nothing"`
+		DryRun bool `query:"dry_run" doc:"return what would be done and change nothing"`
 	}
 	NotBeforeParam struct {
-		NotBefore time.Time `query:"not_before" doc:"when the work may begin, at most a year ahead; a time that is past means at once"`
+		NotBefore time.Time `query:"not_before" doc:"earliest start, at most a year ahead; a past time means immediately"`
 	}
 	FilterInput struct {
-		State         []string  `query:"state,explode" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled" doc:"repeat for or"`
+		State         []string  `query:"state,explode" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled" doc:"repeat for OR"`
 		Query         string    `query:"q" maxLength:"255" doc:"part of the name"`
-		MediaType     []string  `query:"media_type,explode" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf" doc:"repeat for or"`
-		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for or; ids that do not exist are left out of the answer"`
-		Parent        string    `query:"parent" maxLength:"64" doc:"the id of an archive, for the files in it"`
-		FailureCode   []string  `query:"failure_code,explode" maxItems:"100" doc:"of what the document failed with, such as encrypted; repeat for or"`
-		Job           []string  `query:"job,explode" maxItems:"100" doc:"the id of the job that worked on the document last; repeat for or"`
-		Language      []string  `query:"language,explode" maxItems:"100" doc:"that the document says it is in; repeat for or"`
-		Tag           []string  `query:"tag,explode" maxItems:"100" doc:"the attribute sheaf.tag; repeat for or"`
+		MediaType     []string  `query:"media_type,explode" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf" doc:"repeat for OR"`
+		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for OR; ids that do not exist are omitted"`
+		Parent        string    `query:"parent" maxLength:"64" doc:"id of an archive, for the files in it"`
+		FailureCode   []string  `query:"failure_code,explode" maxItems:"100" doc:"code of the document's failure, such as encrypted; repeat for OR"`
+		Job           []string  `query:"job,explode" maxItems:"100" doc:"id of the last job that processed the document; repeat for OR"`
+		Language      []string  `query:"language,explode" maxItems:"100" doc:"its declared language; repeat for OR"`
+		Tag           []string  `query:"tag,explode" maxItems:"100" doc:"the attribute sheaf.tag; repeat for OR"`
 		CreatedAfter  time.Time `query:"created_after"`
 		CreatedBefore time.Time `query:"created_before"`
 	}
@@ -111,7 +111,7 @@ type tagged[T any] struct {
 
 // ETagInput carries the ETag of the client's copy.
 type ETagInput struct {
-	IfNoneMatch string `header:"If-None-Match" doc:"ETag of an earlier answer: 304 without a body says that it still holds"`
+	IfNoneMatch string `header:"If-None-Match" doc:"ETag of an earlier answer; 304 without a body if it is still current"`
 }
 
 // sharedPage is the largest list page that is cached for all its readers.
@@ -284,7 +284,7 @@ func public(d *sheaf.Document) *sheaf.Document {
 // DocumentAnswer is a document with all its settings.
 type DocumentAnswer struct {
 	sheaf.Document
-	MadeWith sheaf.ParseConfig `json:"made_with" doc:"parser_config, and the defaults of what it leaves out"`
+	MadeWith sheaf.ParseConfig `json:"made_with" doc:"parser_config with the defaults of what it omits"`
 }
 
 func publicAll(ds []sheaf.Document) []sheaf.Document {
@@ -298,7 +298,7 @@ func publicAll(ds []sheaf.Document) []sheaf.Document {
 type NewDataset struct {
 	Name        string            `json:"name" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" patternDescription:"a name without slashes and control characters" doc:"unique; usable in place of the id"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
-	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"what your program stores with the dataset; Sheaf does not read it, and nobody finds it by a search. Begin keys with the program's name. At most 256 KiB as JSON"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"data that your program stores with the dataset; Sheaf does not read or search it. Begin keys with the program's name. At most 256 KiB as JSON"`
 }
 
 func nameTaken(name string) error {
@@ -316,14 +316,14 @@ func (s *Server) checkConfig(ctx context.Context, c sheaf.ParseConfig) error {
 // DatasetChange is the body that changes a dataset.
 type DatasetChange struct {
 	Name        string            `json:"name,omitempty" minLength:"1" maxLength:"255" pattern:"^[^/\\x00-\\x1f]+$" patternDescription:"a name without slashes and control characters"`
-	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to be changed, for documents to come; re-parse applies them to old ones. null takes a setting back"`
-	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"keys that are not named stay; a key with null is taken out"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings to change, for future documents; re-parse applies them to existing ones. null resets a setting"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"keys that are not named stay; a key with null is removed"`
 }
 
 // DocumentChange is the body that changes a document's name and attributes.
 type DocumentChange struct {
-	Name       string           `json:"name,omitempty" minLength:"1" maxLength:"500" doc:"that lists and search results show; words of a new name are found when the document has been parsed again"`
-	Attributes sheaf.Attributes `json:"attributes,omitempty" doc:"what your program stores with the document: keys that are not named stay, and a key with null is taken out. Sheaf does not read them. At most 16 KiB as JSON"`
+	Name       string           `json:"name,omitempty" minLength:"1" maxLength:"500" doc:"shown in lists and search results; words of a new name are found once the document has been parsed again"`
+	Attributes sheaf.Attributes `json:"attributes,omitempty" doc:"data that your program stores with the document: keys that are not named stay; a key with null is removed. Sheaf does not read it. At most 16 KiB as JSON"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -408,7 +408,7 @@ func (s *Server) datasetRoutes() {
 		Body DatasetChange
 	}
 	patch := change(http.MethodPatch, "/v1/datasets/{ds}", "Change a dataset")
-	patch.Description = "What is named is changed and the rest stays (RFC 7396): a setting that is null takes its default again, and so do all with parser_config null."
+	patch.Description = "What is named is changed and the rest stays (RFC 7396): null resets a setting to its default, and parser_config null resets all of them."
 	handle(s, patch, func(ctx context.Context, in *patchIn) (*output[*sheaf.Dataset], error) {
 		d, err := s.changeDataset(ctx, in.DatasetPath, in.Body)
 		for n := 1; errors.Is(err, sheaf.ErrStale) && n < maxChanges; n++ {
@@ -446,7 +446,7 @@ func (s *Server) datasetRoutes() {
 // sandboxed.
 type DoctorReport struct {
 	doctor.Report
-	Parsers []child.Protection `json:"parsers" nullable:"false" doc:"what keeps the processes that read documents away from the rest of the system; executors log theirs at start"`
+	Parsers []child.Protection `json:"parsers" nullable:"false" doc:"what isolates the processes that read documents from the rest of the system; executors log theirs at start"`
 }
 
 // Paused reports what a pause or resume did.
@@ -458,14 +458,14 @@ type Paused struct {
 // ReparseRequest is the body of a batch re-parse.
 type ReparseRequest struct {
 	Selection
-	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings named here replace the documents' own; null takes what the dataset says now, or else the default"`
+	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings named here replace the documents' own; null takes the dataset's current setting, or the default"`
 	Fresh       bool              `json:"fresh,omitempty" doc:"use no stored result"`
 }
 
 // RetryRequest is the body of a batch retry.
 type RetryRequest struct {
 	Selection
-	Scope ingest.RetryScope `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
+	Scope ingest.RetryScope `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: units that could not be read. A stage is repeated with those after it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
 	Units Units             `json:"units,omitempty" nullable:"false" maxItems:"1000" doc:"with the scope failed: only these pages, rows or parts, as [from, to]"`
 	Codes OneOf[string]     `json:"codes,omitempty" nullable:"false" maxItems:"100" doc:"with the scope failed: only units that failed with one of these codes"`
 }
@@ -477,7 +477,7 @@ func (s *Server) documentRoutes() {
 		FilterInput
 	}
 	list := get("/v1/datasets/{ds}/documents", "List documents")
-	list.Description = "Documents that are named by id are found in all datasets where the dataset is `-`."
+	list.Description = "Documents named by id are found in all datasets if the dataset is `-`."
 	handle(s, list, func(ctx context.Context, in *listIn) (*output[List[sheaf.Document]], error) {
 		f := in.filter()
 		if in.Dataset != anyDataset || len(f.IDs) == 0 {
@@ -504,7 +504,7 @@ func (s *Server) documentRoutes() {
 		DocumentPath
 		Body DocumentChange
 	}
-	patch := change(http.MethodPatch, "/v1/datasets/{ds}/documents/{doc}", "Rename a document, or change what programs store with it")
+	patch := change(http.MethodPatch, "/v1/datasets/{ds}/documents/{doc}", "Rename a document, or change its attributes")
 	patch.Description = "What is named is changed and the rest stays (RFC 7396). Nothing is parsed again."
 	handle(s, patch, func(ctx context.Context, in *patchIn) (*output[*sheaf.Document], error) {
 		d, err := s.document(ctx, in.DocumentPath)
@@ -573,9 +573,9 @@ func (s *Server) documentRoutes() {
 		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50"`
 		Cursor string `query:"cursor" format:"chunk-cursor"`
 		FieldsInput
-		Page    int    `query:"page" minimum:"0" doc:"only chunks that touch this page"`
+		Page    int    `query:"page" minimum:"0" doc:"only chunks on this page"`
 		RangeID string `query:"range_id" maxLength:"64"`
-		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; of one that is still being made what is done so far; the results of one that was replaced are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
+		Version int    `query:"generation" minimum:"0" doc:"0 means the live one; an unfinished one has what is done so far; results of a replaced one are kept for keeper.keep_versions, then the answer is 410 with code generation_gone"`
 	}
 	handle(s, get("/v1/datasets/{ds}/documents/{doc}/chunks", "List the chunks of a generation in reading order"), func(ctx context.Context, in *chunksIn) (*output[List[ListedChunk]], error) {
 		d, err := s.document(ctx, in.DocumentPath)
@@ -599,7 +599,7 @@ func (s *Server) documentRoutes() {
 	})
 	reparse := post("/v1/datasets/{ds}/documents:reparse", "Parse documents again")
 	reparse.DefaultStatus = http.StatusAccepted
-	reparse.Description = "Starts a new generation of every selected document. What search sees changes only when a new generation has succeeded; unchanged ranges are reused."
+	reparse.Description = "Starts a new generation of every selected document. Search results change only when a new generation has succeeded; unchanged ranges are reused."
 	handle(s, reparse, func(ctx context.Context, in *struct {
 		DatasetPath
 		TraceHeader
@@ -621,7 +621,7 @@ func (s *Server) documentRoutes() {
 		}
 		return again(s.cfg.Ingest.Reparse(ctx, ds, r))
 	})
-	retry := post("/v1/datasets/{ds}/documents:retry", "Run again what failed")
+	retry := post("/v1/datasets/{ds}/documents:retry", "Retry what failed")
 	retry.DefaultStatus = http.StatusAccepted
 	handle(s, retry, func(ctx context.Context, in *struct {
 		DatasetPath
@@ -725,8 +725,8 @@ type BatchAnswer struct {
 	Job   *sheaf.Job           `json:"job,omitempty"`
 	Plans []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 documents"`
 	// Documents and Skipped are 0 in a dry run; Forecast counts them instead.
-	Documents int              `json:"documents" doc:"that are run again; without any there is no job"`
-	Skipped   int              `json:"skipped" doc:"selected, and left as they are because of their state"`
+	Documents int              `json:"documents" doc:"that are run again; if none, there is no job"`
+	Skipped   int              `json:"skipped" doc:"selected, but unchanged because of their state"`
 	Forecast  *ingest.Forecast `json:"forecast,omitempty" doc:"of a dry run: all documents together"`
 }
 
@@ -798,7 +798,7 @@ type Task struct {
 	Stages     []sheaf.StageTime `json:"stages,omitempty"`
 	Failure    *sheaf.Failure    `json:"failure,omitempty"`
 	Warnings   []sheaf.Warning   `json:"warnings,omitempty"`
-	Output     *sheaf.NodeOutput `json:"output,omitempty" doc:"what a node has left"`
+	Output     *sheaf.NodeOutput `json:"output,omitempty" doc:"output of a node"`
 	Content    string            `json:"content,omitempty" doc:"path of the bytes that the task reads"`
 }
 
@@ -835,7 +835,7 @@ func (s *Server) jobRoutes() {
 	type jobIn struct {
 		JobPath
 		ETagInput
-		Wait string `query:"wait" format:"duration" doc:"long-poll: answer when the job has ended or after this long, at most 60s"`
+		Wait string `query:"wait" format:"duration" doc:"long-poll: respond when the job ends or after this long, at most 60s"`
 	}
 	op := get("/v1/jobs/{job}", "Read a job")
 	s.streaming(&op, s.streamJob)
@@ -856,10 +856,10 @@ func (s *Server) jobRoutes() {
 		ListInput
 		ETagInput
 		Dataset   string   `query:"dataset" doc:"id or name"`
-		Kind      []string `query:"kind,explode" enum:"ingest,reparse,retry" doc:"repeat for or"`
-		State     []string `query:"state,explode" enum:"unstarted,queued,running,succeeded,partially_succeeded,failed,canceling,canceled" doc:"that the job is in now; repeat for or. At most 10,000 jobs are looked at for a page, for about a second: it may hold fewer than limit, also none, and have a next_cursor"`
+		Kind      []string `query:"kind,explode" enum:"ingest,reparse,retry" doc:"repeat for OR"`
+		State     []string `query:"state,explode" enum:"unstarted,queued,running,succeeded,partially_succeeded,failed,canceling,canceled" doc:"current state of the job; repeat for OR. At most 10,000 jobs are read for a page, for about a second: it may hold fewer than limit, or none, and have a next_cursor"`
 		Requester string   `query:"requester" maxLength:"255" doc:"name of the key that asked for it"`
-		Query     string   `query:"q" maxLength:"255" doc:"part of the name that the job was given, or of the name of one of its first two files"`
+		Query     string   `query:"q" maxLength:"255" doc:"part of the job's given name, or of the name of one of its first two files"`
 	}
 	handle(s, get("/v1/jobs", "List jobs"), func(ctx context.Context, in *listIn) (*tagged[List[sheaf.Job]], error) {
 		f := taskstore.JobFilter{Requester: in.Requester, Query: in.Query}
@@ -913,13 +913,13 @@ func (s *Server) jobRoutes() {
 	type openIn struct {
 		DatasetPath
 		Body struct {
-			Name string `json:"name,omitempty" maxLength:"200" doc:"what the job is called; without it, by its first files"`
-			Idle string `json:"idle,omitempty" format:"duration" doc:"it closes when nothing was added for so long, such as 30m; at most 24h" default:"10m"`
+			Name string `json:"name,omitempty" maxLength:"200" doc:"name of the job; default: its first files"`
+			Idle string `json:"idle,omitempty" format:"duration" doc:"it closes after this long without additions, such as 30m; at most 24h" default:"10m"`
 		}
 	}
 	open := post("/v1/datasets/{ds}/jobs", "Open a job that several uploads join")
 	open.DefaultStatus = http.StatusCreated
-	open.Description = "Name its id as job in uploads and in uploads:submit; their files are one job of at most 10,000. It does not end before :close, or before nothing was added for a while."
+	open.Description = "Pass its id as job in uploads and in uploads:submit; their files are one job of at most 10,000. It ends only after :close, or when nothing has been added for a while."
 	handle(s, open, func(ctx context.Context, in *openIn) (*accepted[*sheaf.Job], error) {
 		idle, err := time.ParseDuration(cmp.Or(in.Body.Idle, "10m"))
 		if err != nil || idle < time.Second || idle > maxIdle {
@@ -935,8 +935,8 @@ func (s *Server) jobRoutes() {
 		}
 		return &accepted[*sheaf.Job]{Location: "/v1/jobs/" + job.ID, Body: job}, nil
 	})
-	closing := post("/v1/jobs/{job}:close", "Say that nothing more joins a job")
-	closing.Description = "The job ends when its documents have. A job that is closed stays as it is."
+	closing := post("/v1/jobs/{job}:close", "Close an open job")
+	closing.Description = "The job ends when its documents do. Closing a closed job changes nothing."
 	handle(s, closing, func(ctx context.Context, in *JobPath) (*output[*sheaf.Job], error) {
 		job, err := s.cfg.Ingest.CloseJob(ctx, tenantOf(ctx), in.Job)
 		return &output[*sheaf.Job]{job}, err
@@ -965,11 +965,11 @@ func (s *Server) jobRoutes() {
 		DryRunParam
 		NotBeforeParam
 		Body struct {
-			DryRun bool   `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
-			Scope  string `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: only the units that could not be read. A stage is repeated with what follows it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
+			DryRun bool   `json:"dry_run,omitempty" doc:"return the plan and change nothing"`
+			Scope  string `json:"scope,omitempty" enum:"failed,all,stage:parse,stage:chunk,stage:embed,stage:index" default:"failed" doc:"failed: only units that could not be read. A stage is repeated with those after it: stage:embed makes new vectors of the stored chunks, stage:index writes them to the index again"`
 		}
 	}
-	retry := post("/v1/jobs/{job}:retry", "Run again what failed in a job")
+	retry := post("/v1/jobs/{job}:retry", "Retry what failed in a job")
 	retry.DefaultStatus = http.StatusAccepted
 	handle(s, retry, func(ctx context.Context, in *retryIn) (*accepted[BatchAnswer], error) {
 		scope := ingest.RetryScope(in.Body.Scope)
@@ -1115,7 +1115,7 @@ func (s *Server) queueRoutes() {
 		type doctorIn struct {
 			DryRunParam
 			Body struct {
-				Repair bool `json:"repair,omitempty" doc:"cure what can be cured"`
+				Repair bool `json:"repair,omitempty" doc:"repair what can be"`
 			}
 		}
 		handle(s, needs(post("/v1/doctor", "Compare database, index and blob store"), scopeAdmin), func(ctx context.Context, in *doctorIn) (*output[DoctorReport], error) {
@@ -1140,7 +1140,7 @@ func (s *Server) queueRoutes() {
 		return s.taskHistory(ctx, tenantOf(ctx), in.Task)
 	})
 	cancel := post("/v1/tasks/{task}:cancel", "Stop one task")
-	cancel.Description = "A range that is canceled leaves its units unread, with the code canceled, and its document ends partially succeeded; without its plan or its finalize task a document ends canceled. A task that has ended is a 409. POST /v1/dead-letters:retry with its id brings it back."
+	cancel.Description = "A canceled range leaves its units unread, with the code canceled, and its document ends partially succeeded; without its plan or finalize task a document ends canceled. For a task that has ended the answer is 409. POST /v1/dead-letters:retry with its id restores it."
 	handle(s, cancel, func(ctx context.Context, in *struct {
 		Task string `path:"task" maxLength:"64"`
 		DryRunParam
@@ -1152,8 +1152,8 @@ func (s *Server) queueRoutes() {
 
 // CanceledTask reports what canceling a task did.
 type CanceledTask struct {
-	Queued  int  `json:"queued" doc:"1 when the task was waiting, and is canceled"`
-	Running int  `json:"running" doc:"1 when the task was running, and was asked to stop"`
+	Queued  int  `json:"queued" doc:"1 if the task was waiting and is canceled"`
+	Running int  `json:"running" doc:"1 if the task was running and was asked to stop"`
 	DryRun  bool `json:"dry_run,omitempty" doc:"nothing was changed: this would be done"`
 }
 
@@ -1179,7 +1179,7 @@ type TaskHistory struct {
 // Count is the number of rows an action changed.
 type Count struct {
 	Count  int  `json:"count"`
-	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: so many would be"`
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed, only counted"`
 }
 
 // EventsInput pages through the log.
@@ -1191,7 +1191,7 @@ type EventsInput struct {
 // Events is a slice of the log.
 type Events struct {
 	Items []sheaf.Event `json:"items" nullable:"false"`
-	Last  int64         `json:"last" doc:"pass as after to go on"`
+	Last  int64         `json:"last" doc:"pass it as after next"`
 }
 
 func (s *Server) events(ctx context.Context, f taskstore.EventFilter, in EventsInput) (*output[Events], error) {

@@ -22,25 +22,25 @@ import (
 type FlowRun struct {
 	Generation    int                 `json:"generation"`
 	Flow          string              `json:"flow" doc:"name and version"`
-	Mode          string              `json:"mode" enum:"whole,nodes" doc:"whole: one task a range runs all nodes; nodes: nodes have tasks of their own"`
+	Mode          string              `json:"mode" enum:"whole,nodes" doc:"whole: one task per range runs all nodes; nodes: nodes have their own tasks"`
 	Reason        string              `json:"reason" doc:"why this mode, in a sentence"`
 	State         sheaf.DocumentState `json:"state"`
-	Nodes         []RunNode           `json:"nodes" nullable:"false" doc:"in the order in which they run"`
+	Nodes         []RunNode           `json:"nodes" nullable:"false" doc:"in execution order"`
 	UnservedPools []string            `json:"unserved_pools,omitempty" doc:"pools in which tasks of the run wait and that no executor serves"`
-	CreatedAt     time.Time           `json:"created_at" doc:"when it was asked for"`
+	CreatedAt     time.Time           `json:"created_at" doc:"when it was requested"`
 	FinishedAt    time.Time           `json:"finished_at,omitzero" doc:"absent while it runs"`
-	Budget        *VersionBudget      `json:"budget,omitempty" doc:"absent once it has ended, and where nothing was asked"`
+	Budget        *VersionBudget      `json:"budget,omitempty" doc:"absent once it has ended, or if nothing was asked"`
 	RunCost
 }
 
 // VersionBudget is a document version's budget for the language model.
 type VersionBudget struct {
-	Spent     int64   `json:"spent" doc:"tokens that count toward the cap, those of questions that are on their way included"`
+	Spent     int64   `json:"spent" doc:"tokens that count toward the cap, including those of requests in flight"`
 	Price     float64 `json:"price,omitempty" doc:"of these, where a price is configured"`
 	Currency  string  `json:"currency,omitempty"`
 	MaxTokens int64   `json:"max_tokens,omitempty" doc:"the cap that it was raised to; absent: flow.max_tokens and flow.max_price"`
-	Unbounded bool    `json:"unbounded,omitempty" doc:"it was raised to no cap at all"`
-	Waits     bool    `json:"waits" doc:"it is at the cap and goes on when that is raised, by POST …/documents/{doc}:resume"`
+	Unbounded bool    `json:"unbounded,omitempty" doc:"the cap was removed"`
+	Waits     bool    `json:"waits" doc:"it is at the cap and resumes when that is raised by POST …/documents/{doc}:resume"`
 }
 
 // RunCost is the language model usage of a run or one of its nodes.
@@ -80,12 +80,12 @@ type FlowRunListed struct {
 	DocumentID string              `json:"document_id"`
 	Document   string              `json:"document" doc:"its name"`
 	Generation int                 `json:"generation"`
-	Flow       string              `json:"flow" doc:"name and version; without one until its plan is made"`
+	Flow       string              `json:"flow" doc:"name and version; no version until its plan is made"`
 	Mode       string              `json:"mode,omitempty" enum:"whole,nodes" doc:"absent until its plan is made"`
 	Reason     string              `json:"reason,omitempty" doc:"why this mode, in a sentence"`
 	State      sheaf.DocumentState `json:"state"`
 	Chunks     int                 `json:"chunks"`
-	CreatedAt  time.Time           `json:"created_at" doc:"when it was asked for"`
+	CreatedAt  time.Time           `json:"created_at" doc:"when it was requested"`
 	FinishedAt time.Time           `json:"finished_at,omitzero" doc:"absent while it runs"`
 	RunCost
 }
@@ -103,7 +103,7 @@ type RunTask struct {
 	State    string         `json:"state" enum:"parked,pending,running,retry_wait,done,skipped,failed,canceled"`
 	Reason   string         `json:"reason,omitempty" doc:"why it is skipped"`
 	Attempts int            `json:"attempts"`
-	Reused   bool           `json:"reused,omitempty" doc:"its output was there"`
+	Reused   bool           `json:"reused,omitempty" doc:"its output existed"`
 	MS       int64          `json:"ms" doc:"that it took"`
 	Chunks   int            `json:"chunks" doc:"in its output"`
 	Bytes    int64          `json:"bytes" doc:"of its output"`
@@ -115,23 +115,23 @@ type RunTask struct {
 // RunNode is a node of a run.
 type RunNode struct {
 	ID       string         `json:"id"`
-	State    string         `json:"state" enum:"parked,pending,running,retry_wait,done,skipped,failed,canceled,reused" doc:"of the range that is furthest behind; reused: nothing that it makes was needed again"`
+	State    string         `json:"state" enum:"parked,pending,running,retry_wait,done,skipped,failed,canceled,reused" doc:"of the range that is furthest behind; reused: it did not have to run again"`
 	Reason   string         `json:"reason,omitempty" doc:"why it is skipped, or what it waits for"`
 	Pool     string         `json:"pool,omitempty"`
-	Ranges   int            `json:"ranges" doc:"of the document that it works on, each by a task"`
-	Done     int            `json:"done" doc:"ranges that are done, skipped ones included"`
-	Reused   int            `json:"reused" doc:"ranges whose output was there"`
+	Ranges   int            `json:"ranges" doc:"of the document, each with a task"`
+	Done     int            `json:"done" doc:"ranges done, including skipped ones"`
+	Reused   int            `json:"reused" doc:"ranges whose output existed"`
 	Attempts int            `json:"attempts"`
 	Chunks   int            `json:"chunks" doc:"in its outputs"`
 	Bytes    int64          `json:"bytes" doc:"of its outputs"`
-	MS       int64          `json:"ms" doc:"that its tasks took together"`
+	MS       int64          `json:"ms" doc:"that its tasks took in total"`
 	Failure  *sheaf.Failure `json:"failure,omitempty" doc:"of the first range that failed for good"`
-	Files    []RunFile      `json:"files,omitempty" doc:"that an export has left, by range; at most 1,000"`
+	Files    []RunFile      `json:"files,omitempty" doc:"written by an export, by range; at most 1,000"`
 	// Shared nodes have no task of their own; within is the node whose task runs
 	// it, or "" for the range's task.
-	Shared     bool `json:"shared,omitempty" doc:"a task runs it beside other nodes: attempts and time are of all of them"`
+	Shared     bool `json:"shared,omitempty" doc:"one task runs it with other nodes: attempts and time are of them all"`
 	within     string
-	Definition *flow.Node `json:"definition,omitempty" doc:"kind, inputs and settings, as the version of the flow has them; absent where that was deleted"`
+	Definition *flow.Node `json:"definition,omitempty" doc:"kind, inputs and settings in the version of the flow; absent if that was deleted"`
 	RunCost
 }
 
@@ -152,7 +152,7 @@ const (
 
 func (s *Server) runRoutes() {
 	op := get("/v1/datasets/{ds}/documents/{doc}/run", "Read the run of a flow over a document")
-	op.Description = "How the flow of the document runs, and the states of its nodes. 404 until its plan is made. What has not changed is not sent again: ask with the ETag of the answer before."
+	op.Description = "How the flow of the document runs, and the states of its nodes. 404 until its plan is made. Send the ETag of the previous answer to get 304 if nothing changed."
 	handle(s, op, func(ctx context.Context, in *FlowRunPath) (*tagged[*FlowRun], error) {
 		d, n, err := s.versionOf(ctx, in)
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *Server) runRoutes() {
 		})
 	})
 	one := get("/v1/datasets/{ds}/documents/{doc}/run/nodes/{node}", "Read a node of a run, with its tasks and outputs")
-	one.Description = "Each task is the work on a range of the document, with the digest and the size of what it left."
+	one.Description = "Each task is the work on a range of the document, with the digest and size of its output."
 	handle(s, one, func(ctx context.Context, in *struct {
 		FlowRunPath
 		Node string `path:"node" maxLength:"63" doc:"id of the node"`
@@ -187,12 +187,12 @@ func (s *Server) runRoutes() {
 	})
 	s.resumeRoute()
 	list := get("/v1/datasets/{ds}/documents/runs", "List the newest run of each document of a dataset")
-	list.Description = "The newest documents first. Each with its flow, why it runs whole or in nodes, and what a language model took for it."
+	list.Description = "Newest documents first. Each with its flow, why it runs whole or in nodes, and its use of a language model."
 	handle(s, list, func(ctx context.Context, in *struct {
 		DatasetPath
 		ETagInput
 		Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"items per page"`
-		Cursor string `query:"cursor" format:"cursor" doc:"next_cursor of the page before"`
+		Cursor string `query:"cursor" format:"cursor" doc:"previous page's next_cursor"`
 	}) (*tagged[List[FlowRunListed]], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
 		if err != nil {
@@ -228,7 +228,7 @@ func (s *Server) versionBudget(ctx context.Context, d *sheaf.Document, generatio
 // resumeRoute raises the cap of a version of a document.
 func (s *Server) resumeRoute() {
 	op := post("/v1/datasets/{ds}/documents/{doc}:resume", "Raise the budget of a document")
-	op.Description = "For the version that is being made. At the cap of flow.max_tokens and flow.max_price its tasks wait; they go on within 20 seconds after it is raised, and what was answered is not asked again. The budget counts what was spent before; without one there is no bound. The cap of the tenant's day stays. 409 for a document that is not being made, and with the code budget_spent where the budget is spent already."
+	op.Description = "For the version being made. At the cap of flow.max_tokens and flow.max_price its tasks wait; they resume within 20 seconds after it is raised, and answered requests are not repeated. The budget includes what was spent before; without one there is no limit. The tenant's daily cap stays. 409 for a document that is not being made, and with the code budget_spent if the budget is already spent."
 	handle(s, op, func(ctx context.Context, in *struct {
 		DocumentPath
 		Body RunBudget

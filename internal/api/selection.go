@@ -45,9 +45,9 @@ func (g *Given) UnmarshalJSON(b []byte) error {
 
 // Selection selects the documents of a batch action.
 type Selection struct {
-	Filter *SelectionFilter `json:"filter,omitempty" doc:"what is set must hold; an empty list selects nothing, and an empty filter is refused"`
-	All    bool             `json:"all,omitempty" doc:"every document of the dataset; goes without a filter"`
-	DryRun bool             `json:"dry_run,omitempty" doc:"answer the plan and change nothing"`
+	Filter *SelectionFilter `json:"filter,omitempty" doc:"all conditions must hold; an empty list selects nothing; an empty filter is refused"`
+	All    bool             `json:"all,omitempty" doc:"every document of the dataset; excludes a filter"`
+	DryRun bool             `json:"dry_run,omitempty" doc:"return the plan and change nothing"`
 }
 
 // SelectionFilter selects documents of a dataset.
@@ -56,9 +56,9 @@ type SelectionFilter struct {
 	State       OneOf[sheaf.DocumentState] `json:"state,omitempty" nullable:"false" enum:"unstarted,queued,running,finalizing,succeeded,partially_succeeded,failed,canceling,canceled"`
 	MediaType   OneOf[string]              `json:"media_type,omitempty" nullable:"false" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf"`
 	Query       Given                      `json:"q,omitempty" minLength:"1" maxLength:"255" doc:"part of the name"`
-	FailureCode OneOf[string]              `json:"failure_code,omitempty" nullable:"false" maxItems:"100" doc:"of what they failed with, such as encrypted"`
-	JobIDs      OneOf[string]              `json:"job_ids,omitempty" nullable:"false" maxItems:"100" doc:"of the jobs that worked on them last"`
-	Languages   OneOf[string]              `json:"languages,omitempty" nullable:"false" maxItems:"100" doc:"that they say they are in"`
+	FailureCode OneOf[string]              `json:"failure_code,omitempty" nullable:"false" maxItems:"100" doc:"of their failures, such as encrypted"`
+	JobIDs      OneOf[string]              `json:"job_ids,omitempty" nullable:"false" maxItems:"100" doc:"of the last jobs that processed them"`
+	Languages   OneOf[string]              `json:"languages,omitempty" nullable:"false" maxItems:"100" doc:"declared languages"`
 	Tags        OneOf[string]              `json:"tags,omitempty" nullable:"false" maxItems:"100" doc:"of the attribute sheaf.tag"`
 }
 
@@ -88,8 +88,8 @@ type DeadSelection struct {
 	Category Given         `json:"category,omitempty" enum:"policy,capacity,bad_input,encrypted,source_unavailable,target_unavailable,timeout,parser_crash,canceled,internal"`
 	Document Given         `json:"document_id,omitempty" minLength:"1" maxLength:"64"`
 	Job      Given         `json:"job_id,omitempty" minLength:"1" maxLength:"64"`
-	All      bool          `json:"all,omitempty" doc:"every dead task; goes without anything else"`
-	DryRun   bool          `json:"dry_run,omitempty" doc:"count, and change nothing"`
+	All      bool          `json:"all,omitempty" doc:"every dead task; excludes all other fields"`
+	DryRun   bool          `json:"dry_run,omitempty" doc:"count and change nothing"`
 }
 
 // tasks returns the selection as a filter, for tenantID unless it is "".

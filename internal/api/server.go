@@ -183,7 +183,7 @@ func New(cfg Config) *Server {
 	hc.Security = []map[string][]string{{"bearer": {}}, {"key": {}}}
 	s.api = huma.NewAPI(hc, verbAdapter{humago.NewAdapter(s.mux, "")})
 	// Client generators require one. It is relative to the URL of the description.
-	s.api.OpenAPI().Servers = []*huma.Server{{URL: "/", Description: "The server that this description was read from"}}
+	s.api.OpenAPI().Servers = []*huma.Server{{URL: "/", Description: "The server that served this description"}}
 	s.routes()
 	s.buildTable()
 	describeSettings(schemas.Map()["ParseConfig"])

@@ -16,7 +16,7 @@ import (
 // StatsAnswer is recent throughput and the state of the search index.
 type StatsAnswer struct {
 	taskstore.Stats
-	Index *indexset.Status `json:"index,omitempty" doc:"whether what is searched is all there is, and how far an index that is filled is"`
+	Index *indexset.Status `json:"index,omitempty" doc:"whether the searched index is complete, and the progress of one being filled"`
 }
 
 // statsSpans are the look-back periods and their bucket sizes, in minutes: about a
@@ -31,8 +31,8 @@ var statsSpans = map[string]struct{ minutes, bucket int }{
 // statsRoutes registers the statistics route.
 func (s *Server) statsRoutes() {
 	type in struct {
-		Minutes int    `query:"minutes" minimum:"1" maximum:"180" doc:"how far to look back, in buckets of a minute; 60 where neither this nor span is given"`
-		Span    string `query:"span" enum:"hour,day,month" doc:"look back so far instead: an hour in buckets of a minute, a day in buckets of 15 minutes, 30 days in buckets of 6 hours. A day and a month are up to a minute old"`
+		Minutes int    `query:"minutes" minimum:"1" maximum:"180" doc:"how far to look back, in one-minute buckets; 60 if neither this nor span is given"`
+		Span    string `query:"span" enum:"hour,day,month" doc:"look back this far instead: an hour in 1-minute buckets, a day in 15-minute buckets, 30 days in 6-hour buckets. A day and a month are up to a minute old"`
 	}
 	long := longStats{read: func(ctx context.Context, tenantID string, minutes, bucket int) (*taskstore.Stats, error) {
 		return s.cfg.Catalog.Stats(ctx, tenantID, minutes, bucket)

@@ -23,7 +23,7 @@ type liveSource func(w http.ResponseWriter, r *http.Request)
 
 // streaming makes an operation serve live events to clients that accept them.
 func (s *Server) streaming(op *huma.Operation, live liveSource) {
-	op.Description = strings.TrimSpace(op.Description + " With Accept: text/event-stream the same address answers its events live; Last-Event-ID resumes, and after, the number of an event or now, says where a new stream begins. No other parameter goes with a stream.")
+	op.Description = strings.TrimSpace(op.Description + " With Accept: text/event-stream the same URL streams its events live; Last-Event-ID resumes, and after, the number of an event or now, sets where a new stream begins. A stream takes no other parameter.")
 	op.Metadata = map[string]any{metaStream: live}
 }
 

@@ -24,27 +24,27 @@ type TenantPath struct {
 // TenantPage pages through tenants by id.
 type TenantPage struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
-	Cursor string `query:"cursor" maxLength:"64" doc:"next_cursor of the page before: the id of its last tenant"`
+	Cursor string `query:"cursor" maxLength:"64" doc:"previous page's next_cursor: the id of its last tenant"`
 }
 
 func (p TenantPage) page() taskstore.Page { return taskstore.Page{Limit: p.Limit, Cursor: p.Cursor} }
 
 // NewTenant is the body that creates a tenant.
 type NewTenant struct {
-	ID     string   `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"for good; other names can be changed"`
-	Name   string   `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people; the id when it is left out"`
-	Weight int      `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"share of the executors beside other tenants"`
-	Cap    int      `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"tasks running at once"`
-	Quota  NewQuota `json:"quota,omitempty" doc:"bounds of what is held; what is left out has none"`
+	ID     string   `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"permanent; the name can be changed"`
+	Name   string   `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"display name; default: the id"`
+	Weight int      `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"relative share of the executors"`
+	Cap    int      `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"maximum running tasks"`
+	Quota  NewQuota `json:"quota,omitempty" doc:"limits on what is held; omitted ones have none"`
 }
 
 // TenantChange is the body that changes a tenant; omitted fields are kept.
 type TenantChange struct {
-	Name   *string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"for people"`
-	Weight *int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" doc:"share of the executors beside other tenants"`
-	Cap    *int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" doc:"tasks that run at once; those that run above a lower cap end first"`
-	Paused *bool        `json:"paused,omitempty" doc:"holds what is queued; what runs goes on"`
-	Quota  *QuotaChange `json:"quota,omitempty" doc:"bounds of what is held; those left out stay"`
+	Name   *string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"its name"`
+	Weight *int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" doc:"relative share of the executors"`
+	Cap    *int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" doc:"maximum running tasks; those above a lowered cap finish first"`
+	Paused *bool        `json:"paused,omitempty" doc:"holds queued tasks; running ones go on"`
+	Quota  *QuotaChange `json:"quota,omitempty" doc:"limits on what is held; omitted ones stay"`
 }
 
 // NewQuota bounds what a new tenant may hold.
@@ -111,7 +111,7 @@ type TenantAnswer struct {
 // ChangedTenant is a tenant after a change, or as it would be.
 type ChangedTenant struct {
 	sheaf.Tenant
-	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the tenant would be so"`
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: a preview"`
 }
 
 // KeyPath names a key of a tenant.
@@ -123,27 +123,27 @@ type KeyPath struct {
 // KeyChange is the body that changes a key; omitted fields are kept.
 type KeyChange struct {
 	Name   *string       `json:"name,omitempty" maxLength:"255" doc:"what the key is used for"`
-	Scopes OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"in place of those that the key has"`
+	Scopes OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"replace those that the key has"`
 }
 
 // NewKey is the body that creates a key.
 type NewKey struct {
 	Name      string        `json:"name,omitempty" maxLength:"255" doc:"what the key is used for"`
-	Scopes    OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"what it may do; write when left out. A key that may write may read, and one with admin may do everything, for all tenants"`
-	ExpiresAt time.Time     `json:"expires_at,omitzero" doc:"from then on it is refused; never when left out"`
+	Scopes    OneOf[string] `json:"scopes,omitempty" nullable:"false" minItems:"1" maxItems:"3" enum:"read,write,admin" doc:"what it may do; default: write. A key with write may also read, and one with admin may do everything, for all tenants"`
+	ExpiresAt time.Time     `json:"expires_at,omitzero" doc:"from then on it is refused; default: never"`
 }
 
 // CreatedKey is a new key, or what it would be.
 type CreatedKey struct {
 	sheaf.Key
-	Secret string `json:"secret,omitempty" doc:"what requests are made with. It is shown this once: only its hash is stored"`
-	DryRun bool   `json:"dry_run,omitempty" doc:"nothing was created: the key would be so"`
+	Secret string `json:"secret,omitempty" doc:"the key that requests send. It is shown only once: only its hash is stored"`
+	DryRun bool   `json:"dry_run,omitempty" doc:"nothing was created: a preview"`
 }
 
 // ChangedKey is a key after a change, or as it would be.
 type ChangedKey struct {
 	sheaf.Key
-	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: the key would be so"`
+	DryRun bool `json:"dry_run,omitempty" doc:"nothing was changed: a preview"`
 }
 
 // tenantRoutes registers the operator's routes: tenants with their shares, quotas
@@ -183,7 +183,7 @@ func (s *Server) tenantRoutes() {
 		return &output[TenantAnswer]{TenantAnswer{*t, held}}, err
 	})
 	patch := needs(change(http.MethodPatch, "/v1/admin/tenants/{tenant}", "Change a tenant"), scopeAdmin)
-	patch.Description = "What is named is changed and the rest stays. It holds at once: for the next task that is started, and the next upload."
+	patch.Description = "What is named is changed and the rest stays. It takes effect with the next task that starts and the next upload."
 	handle(s, patch, func(ctx context.Context, in *struct {
 		TenantPath
 		DryRunParam
@@ -237,7 +237,7 @@ func (s *Server) keyRoutes() {
 		ks, next, err := s.cfg.Catalog.Keys(ctx, in.Tenant, in.page())
 		return listOf(ks, next), err
 	})
-	create := needs(post("/v1/admin/tenants/{tenant}/keys", "Create a key; its secret is in the answer and nowhere else"), scopeAdmin)
+	create := needs(post("/v1/admin/tenants/{tenant}/keys", "Create a key; its secret is only in this answer"), scopeAdmin)
 	create.DefaultStatus = http.StatusCreated
 	handle(s, create, func(ctx context.Context, in *struct {
 		TenantPath
@@ -258,7 +258,7 @@ func (s *Server) keyRoutes() {
 		return &output[CreatedKey]{CreatedKey{*made, secret, in.DryRun}}, nil
 	})
 	patch := needs(change(http.MethodPatch, "/v1/admin/tenants/{tenant}/keys/{key}", "Change a key's name and scopes"), scopeAdmin)
-	patch.Description = "What is named is changed and the rest stays. It holds for the next request with the key."
+	patch.Description = "What is named is changed and the rest stays. It applies from the next request."
 	handle(s, patch, func(ctx context.Context, in *struct {
 		KeyPath
 		DryRunParam

@@ -44,7 +44,7 @@ const MaxSubmit = 1000
 type SubmitAnswer struct {
 	Job       *sheaf.Job           `json:"job,omitempty"`
 	Documents []sheaf.Document     `json:"documents" nullable:"false"`
-	Rejected  []Rejected           `json:"rejected,omitempty" doc:"files of a multipart upload that were not taken; the others were"`
+	Rejected  []Rejected           `json:"rejected,omitempty" doc:"files of a multipart upload that were refused; others were taken"`
 	Plans     []ingest.PlanPreview `json:"plans,omitempty" doc:"of a dry run: at most the first 100 files"`
 	Forecast  *ingest.Forecast     `json:"forecast,omitempty" doc:"of a dry run: all files together"`
 }
@@ -571,21 +571,21 @@ func goKind(t reflect.Type) string {
 // URLSubmit names a document to fetch or copy.
 type URLSubmit struct {
 	URL         string            `json:"url,omitempty"`
-	From        string            `json:"from,omitempty" doc:"instead of url, the id of a document of yours, of any dataset: its bytes are copied where they are stored. Name and metadata are its own unless given"`
-	Copies      []CopySubmit      `json:"copies,omitempty" maxItems:"2000" doc:"instead of url, many documents to be copied in one job, all or none"`
+	From        string            `json:"from,omitempty" doc:"instead of url, the id of one of your documents in any dataset: its bytes are copied in storage. Name and metadata are its own unless given"`
+	Copies      []CopySubmit      `json:"copies,omitempty" maxItems:"2000" doc:"instead of url, documents to copy in one job, all or none"`
 	Name        string            `json:"name,omitempty"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
-	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the document where it is new; at most 16 KiB as JSON"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the document if it is new; at most 16 KiB as JSON"`
 	Lane        sheaf.Lane        `json:"lane,omitempty"`
 }
 
 // CopySubmit is one of many documents to copy.
 type CopySubmit struct {
-	From        string            `json:"from" doc:"the id of a document of yours, of any dataset"`
-	ID          string            `json:"id,omitempty" doc:"of the copy, 32 lower-case hex characters; one that is there gets the bytes as a new version"`
+	From        string            `json:"from" doc:"id of one of your documents, in any dataset"`
+	ID          string            `json:"id,omitempty" doc:"of the copy, 32 lower-case hex characters; an existing one gets the bytes as a new version"`
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty"`
-	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the copy where it is new; at most 16 KiB as JSON"`
+	Attributes  sheaf.Attributes  `json:"attributes,omitempty" doc:"stored with the copy if it is new; at most 16 KiB as JSON"`
 }
 
 // Bounds of the documents copied by one request.
@@ -772,27 +772,27 @@ func (s *Server) describeUploads() {
 		p.Schema.Minimum, p.Schema.Maximum = &from, &to
 		return p
 	}
-	wait := query("wait", "answer when the job has ended or after this long, such as 30s", "string")
+	wait := query("wait", "respond when the job ends or after this long, such as 30s", "string")
 	wait.Schema.Format = formatDuration
-	notBefore := query("not_before", "when the work may begin, at most a year ahead; a time that is past means at once", "string")
+	notBefore := query("not_before", "earliest start, at most a year ahead; a past time means immediately", "string")
 	notBefore.Schema.Format = "date-time"
 	binary := &huma.Schema{Type: "string", Format: "binary"}
 	body := &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: binary},
 		"multipart/form-data": {Schema: &huma.Schema{Type: "object", Properties: map[string]*huma.Schema{
 			"file":          {Type: "array", Items: binary, Description: "one or many"},
-			"parser_config": {Type: "string", Description: "JSON; before the files, and anew between two for those after it"},
-			"metadata":      {Type: "string", Description: "JSON object of strings; before the files, and anew between two for those after it"},
-			"attributes":    {Type: "string", Description: "JSON object of at most 16 KiB, stored with each document that is new; before the files, and anew between two for those after it"},
+			"parser_config": {Type: "string", Description: "JSON; before the files; repeat between files for those after it"},
+			"metadata":      {Type: "string", Description: "JSON object of strings; before the files; repeat between files for those after it"},
+			"attributes":    {Type: "string", Description: "JSON object of at most 16 KiB, stored with each new document; before the files; repeat between files for those after it"},
 			"lane":          {Type: "integer", Description: "1 interactive, 2 normal, 3 backfill; before the files"},
-			"id":            {Type: "string", Description: "of the first file's document: repeat an upload safely; before the files"},
+			"id":            {Type: "string", Description: "of the first file's document, for safe repeats; before the files"},
 		}}},
 		"application/json": {Schema: answer(URLSubmit{})},
 	}}
 	common := []*huma.Param{
-		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), query("attributes", "JSON object of at most 16 KiB, stored with each document that is new; when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
-		query("job", "id of an open job that the documents join", "string"), wait, notBefore, query("dry_run", "answer the plan and change nothing", "boolean"),
-		query("hold", "keep the documents unstarted, without a job, and answer 201: documents:reparse starts them", "boolean"),
+		query("name", "of the document, when the body is the file itself", "string"), query("parser_config", "JSON, when the body is the file itself or multipart", "string"), query("attributes", "JSON object of at most 16 KiB, stored with each new document; when the body is the file itself or multipart", "string"), number("lane", "1 interactive, 2 normal, 3 backfill; when the body is the file itself or multipart", 1, 3),
+		query("job", "id of an open job that the documents join", "string"), wait, notBefore, query("dry_run", "return the plan and change nothing", "boolean"),
+		query("hold", "keep the documents unstarted, without a job, and return 201; documents:reparse starts them", "boolean"),
 	}
 	add := func(op huma.Operation) {
 		op = needs(op, scopeWrite)
@@ -803,9 +803,9 @@ func (s *Server) describeUploads() {
 		s.api.OpenAPI().AddOperation(&op)
 	}
 	add(huma.Operation{OperationID: "upload-documents", Method: "POST", Path: "/v1/datasets/{ds}/documents", Summary: "Upload documents", Parameters: append(path("ds"), common...), RequestBody: body, Responses: ok("202", "queued; Location names the job", answer(SubmitAnswer{}), "application/json")})
-	add(huma.Operation{OperationID: "put-document", Method: "PUT", Path: "/v1/datasets/{ds}/documents/{doc}", Summary: "Upload a document under an id of your choice, or replace its bytes", Parameters: append(path("ds", "doc"), common...), RequestBody: body, Responses: ok("202", "queued; Location names the job", answer(SubmitAnswer{}), "application/json")})
-	add(huma.Operation{OperationID: "get-document-content", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/content", Summary: "Download the original bytes; byte ranges work", Parameters: append(path("ds", "doc"), query("redirect", "answer 307 with an address of the blob store, valid for 15 minutes, where it serves files itself", "boolean")), Responses: ok("200", "the file", binary, "application/octet-stream")})
+	add(huma.Operation{OperationID: "put-document", Method: "PUT", Path: "/v1/datasets/{ds}/documents/{doc}", Summary: "Upload a document with an id of your choice, or replace its bytes", Parameters: append(path("ds", "doc"), common...), RequestBody: body, Responses: ok("202", "queued; Location names the job", answer(SubmitAnswer{}), "application/json")})
+	add(huma.Operation{OperationID: "get-document-content", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/content", Summary: "Download the original bytes, or byte ranges", Parameters: append(path("ds", "doc"), query("redirect", "return 307 with a URL of the blob store, valid for 15 minutes, if it serves files itself", "boolean")), Responses: ok("200", "the file", binary, "application/octet-stream")})
 	add(huma.Operation{OperationID: "get-document-artifact", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/artifacts/{range}", Summary: "Download a range result as Parquet", Parameters: path("ds", "doc", "range"), Responses: ok("200", "chunks with vectors", binary, "application/vnd.apache.parquet")})
-	add(huma.Operation{OperationID: "get-page-image", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", Summary: "Draw a page, or a part of it", Parameters: append(path("ds", "doc", "n"), number("dpi", "default 96", 36, 300), query("box", "x0,y0,x1,y1 in points from the page's top left: what lies in it alone, such as the figure of a chunk", "string")), Responses: ok("200", "the page", binary, "image/jpeg")})
-	add(huma.Operation{OperationID: "get-picture", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pictures/{picture}", Summary: "Draw a picture that lies inside a document, as metadata.pictures of a chunk names it", Parameters: append(path("ds", "doc", "picture"), number("side", "pixels of the longer side at most, default 1024", 16, 4096)), Responses: ok("200", "the picture", binary, "image/jpeg")})
+	add(huma.Operation{OperationID: "get-page-image", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pages/{n}/image", Summary: "Render a page or part of it", Parameters: append(path("ds", "doc", "n"), number("dpi", "default 96", 36, 300), query("box", "x0,y0,x1,y1 in points from the page's top left: render only this area, such as a chunk's figure", "string")), Responses: ok("200", "the page", binary, "image/jpeg")})
+	add(huma.Operation{OperationID: "get-picture", Method: "GET", Path: "/v1/datasets/{ds}/documents/{doc}/pictures/{picture}", Summary: "Get a picture inside a document, as metadata.pictures of a chunk names it", Parameters: append(path("ds", "doc", "picture"), number("side", "maximum pixels of the longer side, default 1024", 16, 4096)), Responses: ok("200", "the picture", binary, "image/jpeg")})
 }

@@ -55,12 +55,12 @@ func (s *Server) versionRoutes() {
 		DocumentPath
 		From   int      `query:"from" minimum:"0" doc:"the older generation; 0 means the one before to"`
 		To     int      `query:"to" minimum:"0" doc:"the newer generation; 0 means the live one"`
-		Change []string `query:"change,explode" enum:"same,changed,added,removed" doc:"only these; repeat for or"`
+		Change []string `query:"change,explode" enum:"same,changed,added,removed" doc:"only these; repeat for OR"`
 		Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50"`
 		Cursor string   `query:"cursor" format:"count-cursor"`
 	}
 	op := get("/v1/datasets/{ds}/documents/{doc}/compare", "Compare two versions of a document")
-	op.Description = "The chunks of both in reading order, and the settings that differ. The results of a version that was replaced are kept for keeper.keep_versions; then the answer is 410 with code generation_gone."
+	op.Description = "The chunks of both in reading order, and the settings that differ. The results of a replaced version are kept for keeper.keep_versions; then the answer is 410 with code generation_gone."
 	handle(s, op, func(ctx context.Context, in *in) (*output[Comparison], error) {
 		d, err := s.document(ctx, in.DocumentPath)
 		if err != nil {

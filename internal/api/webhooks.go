@@ -23,8 +23,8 @@ type WebhookPath struct {
 // NewWebhook is the body that creates a webhook.
 type NewWebhook struct {
 	URL    string   `json:"url" maxLength:"2000" doc:"http:// or https://, on a host that webhooks.hosts names"`
-	Events []string `json:"events,omitempty" maxItems:"50" doc:"what is told; empty: everything"`
-	Secret string   `json:"secret,omitempty" maxLength:"200" doc:"whsec_ and 24 to 64 bytes in base64; left out, one is made"`
+	Events []string `json:"events,omitempty" maxItems:"50" doc:"events to send; empty: all"`
+	Secret string   `json:"secret,omitempty" maxLength:"200" doc:"whsec_ and 24 to 64 bytes in base64; default: generated"`
 }
 
 // WebhookMade is the response to a new webhook, with its secret.
@@ -48,9 +48,9 @@ func (c *WebhookChange) UnmarshalJSON(b []byte) error {
 
 // ReplayRequest selects messages to resend.
 type ReplayRequest struct {
-	EventIDs OneOf[string]                  `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, whatever became of them"`
+	EventIDs OneOf[string]                  `json:"event_ids,omitempty" nullable:"false" maxItems:"1000" doc:"exactly these, in any state"`
 	State    OneOf[taskstore.DeliveryState] `json:"state,omitempty" nullable:"false" enum:"pending,delivered,dead" doc:"default dead"`
-	Since    time.Time                      `json:"since,omitzero" doc:"only what was told at or after this time"`
+	Since    time.Time                      `json:"since,omitzero" doc:"only messages from this time on"`
 }
 
 // Replayed reports how many messages will be resent.
@@ -87,8 +87,8 @@ func secretless(w *taskstore.Webhook) *taskstore.Webhook {
 func (s *Server) webhookRoutes() {
 	create := post("/v1/datasets/{ds}/webhooks", "Add a webhook")
 	create.DefaultStatus = http.StatusCreated
-	create.Description = "Tells an address when documents and jobs of the dataset end. Messages and signatures follow Standard Webhooks: the headers webhook-id, webhook-timestamp and webhook-signature (v1, HMAC-SHA256). " +
-		"Each is sent at least once: webhook-id is the same in every attempt."
+	create.Description = "Notifies a URL when documents and jobs of the dataset end. Messages and signatures follow Standard Webhooks: the headers webhook-id, webhook-timestamp and webhook-signature (v1, HMAC-SHA256). " +
+		"Each is sent at least once; webhook-id is the same in every attempt."
 	handle(s, create, func(ctx context.Context, in *struct {
 		DatasetPath
 		Body NewWebhook
@@ -168,9 +168,9 @@ func (s *Server) webhookRoutes() {
 	handle(s, get("/v1/datasets/{ds}/webhooks/{webhook}/deliveries", "List the messages of a webhook"), func(ctx context.Context, in *struct {
 		WebhookPath
 		Limit  int                       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"items per page"`
-		Cursor string                    `query:"cursor" format:"count-cursor" doc:"next_cursor of the page before"`
+		Cursor string                    `query:"cursor" format:"count-cursor" doc:"previous page's next_cursor"`
 		Order  string                    `query:"order" enum:"newest,oldest" default:"newest"`
-		State  []taskstore.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for or"`
+		State  []taskstore.DeliveryState `query:"state,explode" enum:"pending,delivered,dead" doc:"repeat for OR"`
 	}) (*output[List[taskstore.Delivery]], error) {
 		w, err := s.webhook(ctx, in.WebhookPath)
 		if err != nil {
@@ -199,7 +199,7 @@ func (s *Server) webhookRoutes() {
 		n, err := s.cfg.Catalog.ReplayDeliveries(ctx, w, taskstore.Replay{EventIDs: in.Body.EventIDs, States: in.Body.State, Since: in.Body.Since})
 		return &output[Replayed]{Replayed{n}}, err
 	})
-	ping := post("/v1/datasets/{ds}/webhooks/{webhook}:ping", "Send a message to try a webhook with")
+	ping := post("/v1/datasets/{ds}/webhooks/{webhook}:ping", "Send a test message to a webhook")
 	ping.DefaultStatus = http.StatusAccepted
 	handle(s, ping, func(ctx context.Context, in *WebhookPath) (*output[*taskstore.Delivery], error) {
 		w, err := s.webhook(ctx, *in)
