@@ -228,8 +228,8 @@ type Chunk struct {
 	// Summaries only. Layer is 1 for a summary of chunks, otherwise one more than the
 	// layer it summarizes; Children are the ids of the chunks (or summaries) it
 	// summarizes.
-	Layer    int      `json:"layer,omitempty" doc:"of a summary: 1 for one of chunks, else one more than that of what it sums up"`
-	Children []string `json:"children,omitempty" doc:"of a summary: ids of the chunks that it sums up, summaries among them"`
+	Layer    int      `json:"layer,omitempty" doc:"for a summary: 1 if it summarizes chunks, otherwise one more than the layer it summarizes"`
+	Children []string `json:"children,omitempty" doc:"for a summary: ids of the chunks and summaries it summarizes"`
 }
 
 // Tag is a label of a chunk: in a tag set, its own; otherwise one taken from the

@@ -41,25 +41,25 @@ type PlanPreview struct {
 	Units      int             `json:"units"`
 	Ranges     []PlannedRange  `json:"ranges" nullable:"false"`
 	Reused     sheaf.Reused    `json:"reused"`
-	Chunks     Expected        `json:"chunks" doc:"that the document will have, reused ones included"`
-	Tokens     Expected        `json:"tokens" doc:"likewise"`
+	Chunks     Expected        `json:"chunks" doc:"chunks of the document, including reused ones"`
+	Tokens     Expected        `json:"tokens" doc:"tokens of the document, including reused ones"`
 	Warnings   []sheaf.Warning `json:"warnings,omitempty"`
 	Failure    *sheaf.Failure  `json:"failure,omitempty"`
 	// Flow is how the flow runs, nil for the standard pipeline.
 	Flow *sheaf.FlowDecision `json:"flow,omitempty" doc:"how the flow would run; absent for the standard pipeline"`
 	// Nodes are those that have tasks of their own.
-	Nodes []PlannedNode `json:"nodes,omitempty" doc:"nodes that have tasks of their own"`
+	Nodes []PlannedNode `json:"nodes,omitempty" doc:"nodes with their own tasks"`
 }
 
 // PlannedNode is a node of a flow in a preview.
 type PlannedNode struct {
 	Node   string `json:"node"`
-	Reused int    `json:"reused" doc:"ranges whose output is there"`
-	Run    int    `json:"run" doc:"ranges for which it would run; 1 for a node over the whole document"`
+	Reused int    `json:"reused" doc:"ranges whose output is reused"`
+	Run    int    `json:"run" doc:"ranges it would process; 1 for a node over the whole document"`
 	// Only for a node that calls a language model.
-	Tokens  *Expected    `json:"tokens,omitempty" doc:"of questions to the language model and its answers; what was answered before is in it, and costs nothing; absent for a node that asks none"`
-	Seconds *float64     `json:"seconds,omitempty" doc:"that its tasks take together, as measured; absent while nothing was measured"`
-	Price   *PriceAnswer `json:"price,omitempty" doc:"of the tokens, when one is configured"`
+	Tokens  *Expected    `json:"tokens,omitempty" doc:"tokens of calls to the language model, including stored answers, which cost nothing; absent for a node that calls none"`
+	Seconds *float64     `json:"seconds,omitempty" doc:"total duration of its tasks, as measured; absent without measurements"`
+	Price   *PriceAnswer `json:"price,omitempty" doc:"price of the tokens, if configured"`
 	units   int          // of the ranges it would run for
 }
 
@@ -154,8 +154,8 @@ func (p *PlanPreview) units() (n int) {
 type PlannedRange struct {
 	Range  sheaf.Range `json:"range"`
 	Cost   int         `json:"cost"`
-	Reused bool        `json:"reused" doc:"what was parsed before is taken"`
-	Work   Work        `json:"work" enum:"all,embed,index,none" doc:"all: every stage; embed: new vectors for stored chunks; index: stored chunks and vectors are written to the index; none: the stored result stands as it is"`
+	Reused bool        `json:"reused" doc:"earlier parse results are reused"`
+	Work   Work        `json:"work" enum:"all,embed,index,none" doc:"all: every stage; embed: new vectors for stored chunks; index: stored chunks and vectors are written to the index; none: the stored result is kept"`
 }
 
 // Work is the set of stages that run for a range.
@@ -197,9 +197,9 @@ func workOf(t *sheaf.NewTask) (Work, *sheaf.TaskResult) {
 
 // Expected is a number that may be unknown before the work is done.
 type Expected struct {
-	Count     *int   `json:"count" doc:"null: nothing like it has been measured yet"`
+	Count     *int   `json:"count" doc:"null: nothing similar has been measured yet"`
 	Estimated bool   `json:"estimated" doc:"true unless the number is exact"`
-	Basis     string `json:"basis,omitempty" doc:"what the estimate is made of, in words"`
+	Basis     string `json:"basis,omitempty" doc:"basis of the estimate"`
 }
 
 func exactly(n int) Expected { return Expected{Count: &n} }
@@ -220,21 +220,21 @@ func (e Expected) plus(o Expected) Expected {
 
 // Forecast summarizes what a batch action would do.
 type Forecast struct {
-	Documents int           `json:"documents" doc:"that the action would change"`
-	Skipped   int           `json:"skipped" doc:"selected, and left as they are because of their state"`
-	Planned   int           `json:"planned" doc:"that were opened for this answer; the figures of the others are scaled from theirs"`
-	Unplanned int           `json:"unplanned" doc:"of those, how many cannot be planned; their plan says why"`
-	Estimated bool          `json:"estimated" doc:"units, ranges and what is reused are scaled from the documents that were opened"`
+	Documents int           `json:"documents" doc:"documents that the action would change"`
+	Skipped   int           `json:"skipped" doc:"selected, but unchanged because of their state"`
+	Planned   int           `json:"planned" doc:"documents opened for this response; the figures of the others are extrapolated"`
+	Unplanned int           `json:"unplanned" doc:"of those, documents that cannot be planned; their plan says why"`
+	Estimated bool          `json:"estimated" doc:"units, ranges and reuse are extrapolated from the opened documents"`
 	Units     int           `json:"units"`
-	Unit      sheaf.Unit    `json:"unit,omitempty" doc:"what the units are; absent where documents differ in it, or not all were opened"`
+	Unit      sheaf.Unit    `json:"unit,omitempty" doc:"unit; absent if documents differ, or not all were opened"`
 	Ranges    int           `json:"ranges"`
 	Reused    sheaf.Reused  `json:"reused"`
 	Chunks    Expected      `json:"chunks"`
 	Tokens    Expected      `json:"tokens"`
-	Seconds   sheaf.ETA     `json:"seconds" doc:"with what waits in front; null while no speed has been measured"`
-	Price     *PriceAnswer  `json:"price,omitempty" doc:"when one is configured"`
-	Removed   *Removal      `json:"removed,omitempty" doc:"of a delete"`
-	Stopped   *StoppedTasks `json:"stopped,omitempty" doc:"of a cancel"`
+	Seconds   sheaf.ETA     `json:"seconds" doc:"including tasks ahead; null if no speed has been measured"`
+	Price     *PriceAnswer  `json:"price,omitempty" doc:"price, if configured"`
+	Removed   *Removal      `json:"removed,omitempty" doc:"only for a delete"`
+	Stopped   *StoppedTasks `json:"stopped,omitempty" doc:"only for a cancel"`
 }
 
 // PriceAnswer is the price of the work.
@@ -247,8 +247,8 @@ type PriceAnswer struct {
 // Removal is what a delete would remove.
 type Removal struct {
 	Generations int   `json:"generations"`
-	Chunks      int   `json:"chunks" doc:"that search has"`
-	Bytes       int64 `json:"bytes" doc:"of originals"`
+	Chunks      int   `json:"chunks" doc:"searchable chunks"`
+	Bytes       int64 `json:"bytes" doc:"bytes of originals"`
 }
 
 // StoppedTasks is what a cancel would stop, as it is now.

@@ -96,7 +96,7 @@ type CancelReceipt struct {
 // DeleteReceipt counts what a delete removed immediately and what the collector will
 // remove; ReceiptID is the receipt that tracks the latter.
 type DeleteReceipt struct {
-	ReceiptID    string   `json:"receipt_id,omitempty" doc:"of /v1/receipts/{id}, which is completed when the last object, chunk and vector is gone; absent when nothing was deleted"`
+	ReceiptID    string   `json:"receipt_id,omitempty" doc:"id for /v1/receipts/{id}, completed when the last object, chunk and vector is removed; absent if nothing was deleted"`
 	Documents    int      `json:"documents"`
 	Generations  int      `json:"generations"`
 	Tasks        int      `json:"tasks"`

@@ -13,10 +13,10 @@ const (
 // ExpectedAnswer is a hit that a query should have: pages of a document, the whole
 // document, or a text, in that document or any.
 type ExpectedAnswer struct {
-	DocumentID string `json:"document_id,omitempty" doc:"absent: any document that says the text"`
+	DocumentID string `json:"document_id,omitempty" doc:"absent: any document that contains the text"`
 	From       int    `json:"from,omitempty" doc:"first page that answers; absent: any of the document"`
 	To         int    `json:"to,omitempty" doc:"last page that answers; absent: from"`
-	Text       string `json:"text,omitempty" doc:"that the hit says, whatever the case and white space"`
+	Text       string `json:"text,omitempty" doc:"text that the hit contains, ignoring case and white space"`
 }
 
 // QuerySource is what a saved query was generated from.
@@ -36,10 +36,10 @@ type SavedQuery struct {
 	ID        string           `json:"id"`
 	TenantID  string           `json:"-"`
 	DatasetID string           `json:"dataset_id"`
-	Version   int              `json:"version" doc:"grows with each change: evaluations compare a query with itself only while it is the same"`
-	Question  string           `json:"question" doc:"as it is asked"`
-	Source    QuerySource      `json:"source,omitempty" enum:"headings,chunks" doc:"what the question was generated from; absent: somebody wrote it"`
-	Expected  []ExpectedAnswer `json:"expected" nullable:"false" doc:"empty when the documents that were expected are deleted: the query is left out of evaluations then"`
+	Version   int              `json:"version" doc:"increases with each change: evaluations compare a query only with the same version"`
+	Question  string           `json:"question" doc:"the question as asked"`
+	Source    QuerySource      `json:"source,omitempty" enum:"headings,chunks" doc:"what the question was generated from; absent: written by a user"`
+	Expected  []ExpectedAnswer `json:"expected" nullable:"false" doc:"empty if the expected documents were deleted: the query is then skipped in evaluations"`
 	CreatedAt time.Time        `json:"created_at"`
 	UpdatedAt time.Time        `json:"updated_at"`
 }
@@ -47,28 +47,28 @@ type SavedQuery struct {
 // FoundPage is a page that search found.
 type FoundPage struct {
 	DocumentID string `json:"document_id"`
-	Page       int    `json:"page,omitempty" doc:"absent: the document has none"`
+	Page       int    `json:"page,omitempty" doc:"page; absent if the document has none"`
 }
 
 // QueryResult is an evaluation's result for one query. It contains no text, so that
 // it keeps nothing of a document.
 type QueryResult struct {
 	QueryID string  `json:"query_id" doc:"id of the saved query"`
-	Version int     `json:"version" doc:"of the query that was asked"`
-	Rank    int     `json:"rank" doc:"of the first expected page among the pages that were found, from 1; 0: not among them"`
-	Recall  float64 `json:"recall" doc:"share of the expected hits on the first ten pages"`
-	NDCG    float64 `json:"ndcg" doc:"of the first ten pages: 1 when all expected hits come first"`
+	Version int     `json:"version" doc:"version of the query"`
+	Rank    int     `json:"rank" doc:"rank of the first expected page among the found pages, from 1; 0: not found"`
+	Recall  float64 `json:"recall" doc:"fraction of the expected hits in the first ten pages"`
+	NDCG    float64 `json:"ndcg" doc:"nDCG of the first ten pages: 1 if all expected hits come first"`
 
 	First []FoundPage `json:"first,omitempty" doc:"the first three pages that were found"`
 }
 
 // Measures aggregates the results of queries. All but Queries are means, 0–1.
 type Measures struct {
-	Queries int     `json:"queries" doc:"that were asked"`
-	Hit1    float64 `json:"hit_1" doc:"share of the queries with an expected hit on the first page"`
-	Hit5    float64 `json:"hit_5" doc:"on the first five pages"`
-	Hit10   float64 `json:"hit_10" doc:"on the first ten pages"`
-	Recall  float64 `json:"recall" doc:"mean share of the expected hits on the first ten pages"`
+	Queries int     `json:"queries" doc:"queries that were run"`
+	Hit1    float64 `json:"hit_1" doc:"fraction of queries with an expected hit in first place"`
+	Hit5    float64 `json:"hit_5" doc:"the same within the first five pages"`
+	Hit10   float64 `json:"hit_10" doc:"the same within the first ten pages"`
+	Recall  float64 `json:"recall" doc:"mean fraction of the expected hits in the first ten pages"`
 	MRR     float64 `json:"mrr" doc:"mean of 1/rank"`
 	NDCG    float64 `json:"ndcg" doc:"mean nDCG of the first ten pages"`
 }
@@ -101,11 +101,11 @@ type Evaluation struct {
 	ID        string          `json:"id"`
 	TenantID  string          `json:"-"`
 	DatasetID string          `json:"dataset_id"`
-	Cause     EvaluationCause `json:"cause,omitempty" doc:"why it ran: a request, or a change of saved queries, model or settings, or documents that were parsed again"`
+	Cause     EvaluationCause `json:"cause,omitempty" doc:"trigger: a request, a change of saved queries, model or settings, or a re-parse"`
 	State     EvaluatedState  `json:"-"`
-	Model     string          `json:"model" doc:"of the index that was searched"`
-	Stale     bool            `json:"stale,omitempty" doc:"some searches did not see all there is: compare with care, or run it again"`
-	Measures  Measures        `json:"measures" doc:"sums over the queries"`
-	Results   []QueryResult   `json:"results,omitempty" doc:"of each query; absent in lists"`
+	Model     string          `json:"model" doc:"model of the searched index"`
+	Stale     bool            `json:"stale,omitempty" doc:"some searches ran on an incomplete index: compare with care, or run it again"`
+	Measures  Measures        `json:"measures" doc:"aggregates over all queries"`
+	Results   []QueryResult   `json:"results,omitempty" doc:"results by query; absent in lists"`
 	CreatedAt time.Time       `json:"created_at"`
 }

@@ -15,6 +15,6 @@ type Split struct {
 	ID        string    `json:"id"`
 	TenantID  string    `json:"-"`
 	DatasetID string    `json:"dataset_id"`
-	Names     []string  `json:"names" nullable:"false" doc:"no two of which are one entity, in alphabetical order"`
+	Names     []string  `json:"names" nullable:"false" doc:"names that are separate entities, in alphabetical order"`
 	CreatedAt time.Time `json:"created_at"`
 }

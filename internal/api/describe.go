@@ -20,6 +20,9 @@ type property struct {
 // properties covers types that the API returns as stored; the API's own types use
 // struct tags.
 var properties = []property{
+	{"Facets", "state", "documents by state", "", false},
+	{"Failure", "phase", "phase in which it failed, such as upload, plan or parse", "", false},
+	{"AnyTenantsDeadSelection DeadSelection", "kind", "kind of task", "", false},
 	{"Delay", "reason", "such as that the embedding server asks to slow down", "", false},
 	{"Delay", "next_at", "when it is tried again", "", false},
 	{"StatsAnswer", "buckets", "oldest first; the last is still open", "", true},

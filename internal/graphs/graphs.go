@@ -434,18 +434,18 @@ func (s *Service) seen(ctx context.Context, tenantID string, ids []string) (map[
 // communities. All of it is supported by visible chunks.
 type Part struct {
 	search.GraphInfo
-	Total     Totals `json:"total" doc:"of the whole graph"`
-	Truncated bool   `json:"truncated" doc:"there is more than the limit allows"`
+	Total     Totals `json:"total" doc:"totals of the whole graph"`
+	Truncated bool   `json:"truncated" doc:"the result is truncated to the limit"`
 }
 
 // Totals are the size of a graph and what it omits.
 type Totals struct {
-	Entities         int `json:"entities" doc:"in the graph"`
-	Relations        int `json:"relations" doc:"in the graph"`
-	Communities      int `json:"communities" doc:"of the finest level"`
-	DroppedEntities  int `json:"dropped_entities" doc:"least supported ones beyond 50,000"`
-	DroppedRelations int `json:"dropped_relations" doc:"least supported ones beyond 200,000"`
-	FailedRanges     int `json:"failed_ranges" doc:"whose chunks could not be read"`
+	Entities         int `json:"entities" doc:"number in the graph"`
+	Relations        int `json:"relations" doc:"number in the graph"`
+	Communities      int `json:"communities" doc:"communities of the finest level"`
+	DroppedEntities  int `json:"dropped_entities" doc:"the least supported ones beyond 50,000"`
+	DroppedRelations int `json:"dropped_relations" doc:"the least supported ones beyond 200,000"`
+	FailedRanges     int `json:"failed_ranges" doc:"ranges whose chunks could not be read"`
 }
 
 // Around returns up to limit entities around one, at most depth relations away;

@@ -11,41 +11,41 @@ import (
 
 // Status describes the index and what is being filled beside it.
 type Status struct {
-	Model      string     `json:"model" doc:"whose vectors are searched"`
-	Configured string     `json:"configured" doc:"the model that the settings name"`
-	Stale      bool       `json:"stale" doc:"what is searched is not all there is: see reason"`
+	Model      string     `json:"model" doc:"model of the searched vectors"`
+	Configured string     `json:"configured" doc:"the configured model"`
+	Stale      bool       `json:"stale" doc:"the searched index is incomplete: see reason"`
 	Reason     string     `json:"reason,omitempty"`
-	Embedder   string     `json:"embedder,omitempty" doc:"why queries cannot be embedded; search goes on by words"`
-	Migration  *Migration `json:"migration,omitempty" doc:"absent when nothing is filled and nothing is to be confirmed"`
+	Embedder   string     `json:"embedder,omitempty" doc:"why queries cannot be embedded; search uses words only"`
+	Migration  *Migration `json:"migration,omitempty" doc:"absent if nothing is being filled or awaits confirmation"`
 
-	Dedicated []Dedicated `json:"dedicated,omitempty" doc:"tenants that have an index of their own"`
+	Dedicated []Dedicated `json:"dedicated,omitempty" doc:"tenants with their own index"`
 }
 
 // Dedicated is the index of one tenant.
 type Dedicated struct {
 	Tenant string `json:"tenant" doc:"id of the tenant"`
-	Shards int    `json:"shards" doc:"of the index"`
+	Shards int    `json:"shards" doc:"shards of the index"`
 }
 
 // Migration describes an index that is being filled or was switched to.
 type Migration struct {
 	Phase           Phase    `json:"phase" enum:"filling,paused,ready,refused,switched"`
-	Wanted          Action   `json:"wanted,omitempty" doc:"what is done once nothing is missing"`
-	Rebuild         bool     `json:"rebuild" doc:"it ends by itself"`
+	Wanted          Action   `json:"wanted,omitempty" doc:"action once nothing is missing"`
+	Rebuild         bool     `json:"rebuild" doc:"it finishes automatically"`
 	From            string   `json:"from" doc:"model"`
 	To              string   `json:"to" doc:"model"`
-	Tenant          string   `json:"tenant,omitempty" doc:"whose chunks alone are moved to an index of their own, or back"`
-	Checking        bool     `json:"checking" doc:"all is in, and is compared with the store"`
-	Ranges          int      `json:"ranges" doc:"that are in"`
+	Tenant          string   `json:"tenant,omitempty" doc:"tenant whose chunks are moved to its own index, or back"`
+	Checking        bool     `json:"checking" doc:"everything is written, and is compared with the store"`
+	Ranges          int      `json:"ranges" doc:"ranges written"`
 	TotalRanges     int      `json:"total_ranges"`
 	RangesPerSecond float64  `json:"ranges_per_second,omitempty"`
 	SecondsLeft     float64  `json:"seconds_left,omitempty"`
-	Tokens          int64    `json:"tokens" doc:"embedded so far"`
-	Price           float64  `json:"price,omitempty" doc:"of these tokens"`
+	Tokens          int64    `json:"tokens" doc:"tokens embedded so far"`
+	Price           float64  `json:"price,omitempty" doc:"price of these tokens"`
 	Currency        string   `json:"currency,omitempty"`
 	Unreadable      int      `json:"unreadable,omitempty" doc:"ranges whose stored result cannot be read"`
 	Examples        []string `json:"examples,omitempty"`
-	Error           string   `json:"error,omitempty" doc:"of the last attempt; it is repeated"`
+	Error           string   `json:"error,omitempty" doc:"error of the last attempt; it is retried"`
 	Gate            *Gate    `json:"gate,omitempty"`
 }
 
@@ -54,10 +54,10 @@ type Estimate struct {
 	To       string  `json:"to"`
 	Ranges   int     `json:"ranges"`
 	Chunks   int64   `json:"chunks"`
-	Tokens   int64   `json:"tokens" doc:"that are embedded at most"`
+	Tokens   int64   `json:"tokens" doc:"maximum tokens to embed"`
 	Price    float64 `json:"price,omitempty"`
 	Currency string  `json:"currency,omitempty"`
-	Seconds  float64 `json:"seconds,omitempty" doc:"of embedding, from a few texts that were embedded now"`
+	Seconds  float64 `json:"seconds,omitempty" doc:"embedding time, extrapolated from a few texts embedded now"`
 }
 
 // Status reads the latest state.

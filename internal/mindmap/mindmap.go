@@ -30,11 +30,11 @@ const (
 
 // MapNode is a node of a mind map with its subtree.
 type MapNode struct {
-	Label      string     `json:"label" doc:"a heading, key phrases, or what a chat model calls it"`
-	DocumentID string     `json:"document_id,omitempty" doc:"of the chunks; absent at the root of a dataset"`
-	Chunks     []string   `json:"chunks,omitempty" doc:"ids of some of the chunks that say so"`
-	Pages      []int      `json:"pages,omitempty" doc:"of these chunks"`
-	Children   []*MapNode `json:"children,omitempty" doc:"those below it"`
+	Label      string     `json:"label" doc:"a heading, key phrases, or a label by the chat model"`
+	DocumentID string     `json:"document_id,omitempty" doc:"document of the chunks; absent at the root of a dataset"`
+	Chunks     []string   `json:"chunks,omitempty" doc:"ids of some supporting chunks"`
+	Pages      []int      `json:"pages,omitempty" doc:"pages of these chunks"`
+	Children   []*MapNode `json:"children,omitempty" doc:"child nodes"`
 }
 
 // cite adds a chunk to a node's citations.

@@ -33,70 +33,70 @@ type Grapher interface {
 
 // GraphInfo is what a graph search found besides the hits.
 type GraphInfo struct {
-	Entities    []GraphEntity    `json:"entities" doc:"what chunks name, best first"`
-	Relations   []GraphRelation  `json:"relations" doc:"entities that stand in the same sentences, heaviest first"`
-	Communities []GraphCommunity `json:"communities" doc:"groups of entities that stand close to each other"`
-	BuiltAt     time.Time        `json:"built_at" doc:"when the graph was made"`
-	Stale       bool             `json:"stale,omitempty" doc:"documents have changed since, and are being read"`
+	Entities    []GraphEntity    `json:"entities" doc:"entities, best first"`
+	Relations   []GraphRelation  `json:"relations" doc:"entities in the same sentences, heaviest first"`
+	Communities []GraphCommunity `json:"communities" doc:"groups of closely related entities"`
+	BuiltAt     time.Time        `json:"built_at" doc:"when the graph was built"`
+	Stale       bool             `json:"stale,omitempty" doc:"documents have changed since and are being processed"`
 }
 
 // GraphEntity is something that chunks mention.
 type GraphEntity struct {
-	ID          string        `json:"id" doc:"normalised name: unique in the graph"`
-	Name        string        `json:"name" doc:"as most sentences write it"`
-	Type        string        `json:"type" doc:"name, organization, person or term as far as rules can tell; one of the run's entity_types where a model named it"`
-	Description string        `json:"description,omitempty" doc:"what chunks say of it, in the words of a model"`
+	ID          string        `json:"id" doc:"normalized name, unique in the graph"`
+	Name        string        `json:"name" doc:"most frequent spelling"`
+	Type        string        `json:"type" doc:"name, organization, person or term, by rules; or one of the run's entity_types, by a model"`
+	Description string        `json:"description,omitempty" doc:"summary of what chunks say about it, by a model"`
 	Count       int           `json:"count" doc:"sentences that name it"`
-	Degree      int           `json:"degree" doc:"relations it has"`
-	Rank        float64       `json:"rank" doc:"PageRank; of all entities together 1"`
-	Community   *int          `json:"community,omitempty" doc:"id of its community; absent for what stands beside nearly everything"`
+	Degree      int           `json:"degree" doc:"number of relations"`
+	Rank        float64       `json:"rank" doc:"PageRank; the sum over all entities is 1"`
+	Community   *int          `json:"community,omitempty" doc:"id of its community; absent for entities related to almost everything"`
 	Sources     []GraphSource `json:"sources" doc:"some of the chunks that name it"`
 	Chunks      int           `json:"chunks" doc:"chunks that name it"`
-	Names       []GraphName   `json:"names,omitempty" doc:"of the entity that is asked for, where it was merged from several: the ways in which chunks name it"`
+	Names       []GraphName   `json:"names,omitempty" doc:"names in the chunks, if the requested entity was merged from several"`
 }
 
 // GraphName is one of the names that chunks use for an entity.
 type GraphName struct {
-	Name    string        `json:"name" doc:"as it is written"`
-	Reason  string        `json:"reason" enum:"spelling,plural,acronym" doc:"why it is taken as a name of the entity; spelling: it differs by capitals, a possessive or punctuation"`
-	Count   int           `json:"count" doc:"sentences"`
-	Sources []GraphSource `json:"sources" doc:"some of the chunks that write it so"`
+	Name    string        `json:"name" doc:"spelling"`
+	Reason  string        `json:"reason" enum:"spelling,plural,acronym" doc:"why it counts as a name of the entity; spelling: it differs in case, a possessive or punctuation"`
+	Count   int           `json:"count" doc:"number of sentences"`
+	Sources []GraphSource `json:"sources" doc:"some of the chunks with this spelling"`
 }
 
 // GraphRelation is a pair of entities that occur in the same sentences.
 type GraphRelation struct {
 	Source      string        `json:"source" doc:"id of an entity"`
-	Target      string        `json:"target" doc:"id of the other"`
-	Description string        `json:"description,omitempty" doc:"what chunks say of it, in the words of a model"`
+	Target      string        `json:"target" doc:"id of the other entity"`
+	Description string        `json:"description,omitempty" doc:"summary of what chunks say about it, by a model"`
 	Count       int           `json:"count" doc:"sentences that name both"`
-	Weight      float64       `json:"weight" doc:"mutual information: how often they stand together, and how much more often than by chance"`
-	Sources     []GraphSource `json:"sources" doc:"some of the chunks that say so"`
-	Chunks      int           `json:"chunks" doc:"chunks that say so"`
+	Weight      float64       `json:"weight" doc:"mutual information: how often they occur together, and how much more often than by chance"`
+	Sources     []GraphSource `json:"sources" doc:"some of the supporting chunks"`
+	Chunks      int           `json:"chunks" doc:"number of supporting chunks"`
 }
 
 // GraphCommunity is a group of closely related entities.
 type GraphCommunity struct {
 	ID       int          `json:"id" doc:"number of the community in this graph"`
 	Title    string       `json:"title" doc:"names of its most central entities"`
-	Size     int          `json:"size" doc:"entities"`
+	Size     int          `json:"size" doc:"number of entities"`
 	Entities []string     `json:"entities" doc:"ids of its most central entities"`
-	Report   *GraphReport `json:"report,omitempty" doc:"by a model, where a run was asked for reports"`
+	Report   *GraphReport `json:"report,omitempty" doc:"report by a model, if a run created reports"`
 }
 
 // GraphReport is a model's report on a community, with the chunks it is based on.
 type GraphReport struct {
-	Title             string         `json:"title" doc:"in a few words"`
-	Summary           string         `json:"summary" doc:"what the community is"`
-	Rating            float64        `json:"rating" doc:"0 to 10: how much it matters"`
-	RatingExplanation string         `json:"rating_explanation" doc:"why"`
-	Findings          []GraphFinding `json:"findings" doc:"what is to be known of it"`
-	Sources           []GraphSource  `json:"sources" doc:"the chunks that the report is made of"`
+	Title             string         `json:"title" doc:"short title"`
+	Summary           string         `json:"summary" doc:"what the community is about"`
+	Rating            float64        `json:"rating" doc:"importance, 0 to 10"`
+	RatingExplanation string         `json:"rating_explanation" doc:"reason for the rating"`
+	Findings          []GraphFinding `json:"findings" doc:"key findings"`
+	Sources           []GraphSource  `json:"sources" doc:"chunks that the report is based on"`
 }
 
 // GraphFinding is one finding of a report.
 type GraphFinding struct {
-	Summary     string `json:"summary" doc:"in a sentence"`
-	Explanation string `json:"explanation" doc:"what supports it"`
+	Summary     string `json:"summary" doc:"one-sentence summary"`
+	Explanation string `json:"explanation" doc:"supporting explanation"`
 }
 
 // GraphSource is a supporting chunk and its position.
@@ -105,7 +105,7 @@ type GraphSource struct {
 	RangeID    string      `json:"range_id" doc:"range that the chunk belongs to"`
 	ChunkID    string      `json:"chunk_id" doc:"id of the chunk"`
 	Pages      []int       `json:"pages" doc:"of the chunk"`
-	Boxes      []sheaf.Box `json:"boxes" doc:"where it stands on them"`
+	Boxes      []sheaf.Box `json:"boxes" doc:"its position on the pages"`
 }
 
 // rrf is the constant of reciprocal rank fusion (Cormack et al. 2009).

@@ -63,11 +63,11 @@ type Request struct {
 	GroupSize    int      `json:"group_size,omitempty"` // 1–100 best hits per group, 0 means 1
 	// Kinds are the kinds searched, text and summary. nil means both, with
 	// summaries limited to a third of the hits.
-	Kinds List `json:"kinds,omitempty" enum:"text,summary" doc:"what is searched: text, summary, or both. Absent: both, and at most a third of the hits are summaries"`
+	Kinds List `json:"kinds,omitempty" enum:"text,summary" doc:"what to search: text, summary, or both. Absent: both, with at most a third of the hits being summaries"`
 	// Graph searches the graph of one dataset: from the entities in the query
 	// (local), from its communities (global), or from entities combined with words
 	// and vectors (mix). "" does not.
-	Graph GraphMode `json:"graph,omitempty" enum:"local,global,mix" doc:"search the graph of one dataset: from the entities that the query names (local), from its communities (global), or local beside words and vectors (mix)"`
+	Graph GraphMode `json:"graph,omitempty" enum:"local,global,mix" doc:"search the graph of one dataset: from entities in the query (local), from its communities (global), or local combined with words and vectors (mix)"`
 	// TagSets tag the query, up to TopNTags; hits that share its tags rank higher.
 	TagSets  []string `json:"-"`
 	TopNTags int      `json:"-"`
@@ -171,7 +171,7 @@ type Response struct {
 	Hits     []Hit           `json:"hits"`
 	TookMS   float64         `json:"took_ms"`
 	Index    IndexInfo       `json:"index"`
-	Graph    *GraphInfo      `json:"graph,omitempty" doc:"what was found in the graph; absent where it was not asked"`
+	Graph    *GraphInfo      `json:"graph,omitempty" doc:"graph results; absent unless requested"`
 	Rerank   *RerankInfo     `json:"rerank,omitempty"` // absent if no server is configured or nothing was found
 	Warnings []sheaf.Warning `json:"warnings,omitempty"`
 }
@@ -210,7 +210,7 @@ type Hit struct {
 type Scores struct {
 	Text   float64 `json:"text"`
 	Vector float64 `json:"vector"`
-	Graph  float64 `json:"graph,omitempty" doc:"of the chunk in the graph, relative to its best, 0–1; 0 means not found by it"`
+	Graph  float64 `json:"graph,omitempty" doc:"score in the graph, relative to the best, 0–1; 0: not found there"`
 	Tags   float64 `json:"tags,omitempty"` // similarity of its tags to the query's, 0–1; a fifth of the score if the query has tags
 }
 
