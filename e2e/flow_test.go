@@ -52,7 +52,7 @@ func TestFlowCommands(t *testing.T) {
 	write(strings.ReplaceAll(victimsFlow("contracts"), `from = ["read"]`, `from = ["read"], config = { chunk_token_num = 64 }`))
 	has(s.must("flow", "apply", file), 0, "contracts@2 is")
 	has(s.must("flow", "list"), 0, "standard@1", "contracts@2", "built in")
-	has(s.must("flow", "kinds"), 0, "extract", "the document", "passes on the chunks that an expression is true for")
+	has(s.must("flow", "kinds"), 0, "extract", "the document", "passes on the chunks for which an expression is true")
 	has(s.must("flow", "kinds", "extract"), 0, "config.schema", "object, required", "retry.attempts", "on_failure", "fail, skip, default")
 	has(s.sheaf("flow", "kinds", "extracts"), 2, "there is no kind", "sheaf flow kinds")
 	has(s.must("flow", "diff", "contracts"), 0, "cut", "config", `{"chunk_token_num":64}`)
