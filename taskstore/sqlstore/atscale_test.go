@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -143,14 +144,14 @@ func checkCalls(t *testing.T, f *storetest.Fixture) {
 			}
 			return err
 		},
-		"add to a job": func() error { return s.JobTakes(ctx, d.Tenant, d.Dataset, d.Job, 0) },
-	} {
-		call(name, func() error {
-			if err := do(); !errors.Is(err, sheaf.ErrNotFound) && !errors.Is(err, sheaf.ErrInvalid) && !errors.Is(err, sheaf.ErrConflict) {
-				return err
+		"add to a closed job": func() error {
+			if err := s.JobTakes(ctx, d.Tenant, d.Dataset, d.Job, 1); !errors.Is(err, sheaf.ErrConflict) {
+				return fmt.Errorf("got %v, want a conflict", err)
 			}
 			return nil
-		})
+		},
+	} {
+		call(name, do)
 	}
 	call("complete", func() error { return s.Complete(ctx, held, taskstore.Completion{Result: storetest.Result(&tasks[0])}) })
 	call("the other ranges", func() error {

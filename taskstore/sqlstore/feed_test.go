@@ -10,26 +10,13 @@ import (
 	"sheaf/taskstore/storetest"
 )
 
-// manyTenants fills the tasks table by one statement: pending tasks of tenants,
-// each as many.
-func manyTenants(f *storetest.Fixture, tenants, each int) {
-	const columns = "(id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, phase, place, state, run_at, created_at)"
-	n := tenants * each
-	fill := func(with, id, tenant, doc, from string) {
-		f.Exec(fmt.Sprintf("INSERT INTO tasks %s %s SELECT %s, %s, 'ds', %s, 'job', 1, 'parse', i, i, 2, 1, i, 'pending', i, 1 FROM %s", columns, with, id, tenant, doc, from))
-	}
-	switch f.Engine {
-	case "sqlite":
-		fill(fmt.Sprintf("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<%d)", n),
-			"printf('%032d', i)", fmt.Sprintf("printf('t%%05d', i%%%d)", tenants), "'d' || (i/100)", "s")
-	case "mysql":
-		fill("", "LPAD(i, 32, '0')", fmt.Sprintf("CONCAT('t', LPAD(MOD(i, %d), 5, '0'))", tenants), "CONCAT('d', FLOOR(i/100))",
-			fmt.Sprintf("(SELECT a.i + 1000*b.i + 1 AS i FROM (%s) a, (%s) b) s WHERE i<=%d", thousand, thousand, n))
-		f.Exec("ANALYZE TABLE tasks")
-	case "postgres":
-		fill("", "LPAD(i::text, 32, '0')", fmt.Sprintf("'t' || LPAD(MOD(i, %d)::text, 5, '0')", tenants), "'d' || (i/100)", fmt.Sprintf("generate_series(1, %d) s(i)", n))
-		f.Exec("ANALYZE tasks")
-	}
+// manyTenants fills the tasks table: pending tasks of tenants, each as many.
+func manyTenants(t *testing.T, f *storetest.Fixture, tenants, each int) {
+	t.Helper()
+	e := dialects[f.Engine]
+	fillTable(t, f, "tasks", "id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, phase, place, state, run_at, created_at",
+		e.padded("{i}", 32)+", "+e.named("t", e.padded(fmt.Sprintf("{i}%%%d", tenants), 5))+", 'ds', "+e.named("d", fmt.Sprintf(e.divided, 100))+
+			", 'job', 1, 'parse', {i}, {i}, 2, 1, {i}, 'pending', {i}, 1", tenants*each)
 }
 
 // TestFeedIsReadInSlices feeds thousands of tenants: each is fed once, and a
@@ -45,7 +32,7 @@ func TestFeedIsReadInSlices(t *testing.T) {
 		}
 		tenants, each := number("SHEAF_TEST_TENANTS", 2000), number("SHEAF_TEST_EACH", 5)
 		f := storetest.New(t, engine)
-		manyTenants(f, tenants, each)
+		manyTenants(t, f, tenants, each)
 		begun := time.Now()
 		slice, err := f.Store.Feedable(ctx, "", 256, time.Minute)
 		f.OK(err)

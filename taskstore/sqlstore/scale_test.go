@@ -64,21 +64,27 @@ func fillTable(t *testing.T, f *storetest.Fixture, table, columns, values string
 	}
 }
 
+// dialect is how an engine writes what fillTable is given, as formats.
+type dialect struct{ pad, name, divided string }
+
+var dialects = map[string]dialect{
+	"sqlite":   {"printf('%%0%[2]dd', %[1]s)", "('%s' || (%s))", "({i}/%d)"},
+	"mysql":    {"LPAD(%s, %d, '0')", "CONCAT('%s', %s)", "({i} DIV %d)"},
+	"postgres": {"LPAD((%s)::text, %d, '0')", "CONCAT('%s', %s)", "({i}/%d)"},
+}
+
+// padded is a number with leading zeros, and named a word with a number behind it.
+func (d dialect) padded(number string, width int) string { return fmt.Sprintf(d.pad, number, width) }
+func (d dialect) named(word, number string) string       { return fmt.Sprintf(d.name, word, number) }
+
 // backlog fills the tasks table and the log: pending tasks of 50 tenants in three
 // lanes, beside them many that are done, and some that wait, run and are dead, and an
 // event of each.
 func backlog(t *testing.T, f *storetest.Fixture, pending int) {
 	t.Helper()
-	text, divided := "LPAD({i}, 32, '0')", "({i} DIV %d)"
-	concat := "CONCAT('%s', %s)"
-	switch f.Engine {
-	case "sqlite":
-		text, divided, concat = "printf('%032d', {i})", "({i}/%d)", "('%s' || %s)"
-	case "postgres":
-		text, divided = "LPAD({i}::text, 32, '0')", "({i}/%d)"
-	}
-	by := func(n int) string { return fmt.Sprintf(divided, n) }
-	tenant, doc, job := fmt.Sprintf(concat, "t", "({i}%50)"), fmt.Sprintf(concat, "d", by(300)), fmt.Sprintf(concat, "j", by(30_000))
+	e := dialects[f.Engine]
+	by := func(n int) string { return fmt.Sprintf(e.divided, n) }
+	text, tenant, doc, job := e.padded("{i}", 32), e.named("t", "{i}%50"), e.named("d", by(300)), e.named("j", by(30_000))
 	n := pending * 100 / 90
 	fillTable(t, f, "tasks", "id, tenant_id, dataset_id, doc_id, job_id, gen, kind, from_unit, to_unit, lane, phase, place, state, run_at, lease_until, worker_id, created_at, started_at, reuse_key",
 		text+", "+tenant+", 'ds', "+doc+", "+job+", 1, 'parse', {i}, {i}, 1+{i}%3, CASE WHEN {i}%7<2 THEN 0 WHEN {i}%7<4 THEN 1 WHEN {i}%7<6 THEN 2 ELSE 3 END, {i}, "+
