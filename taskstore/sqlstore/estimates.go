@@ -43,8 +43,8 @@ type recent[T any] struct {
 	mu      sync.Mutex
 	value   T
 	until   time.Time
-	took    time.Duration // for the last read
-	reading bool          // beside the callers
+	took    time.Duration // duration of the last read
+	reading bool          // in the background
 }
 
 // samples are what the estimates of all jobs are made of.
@@ -89,7 +89,7 @@ func (r *recent[T]) get(read func() (value T, large bool, err error)) (T, error)
 	return value, err
 }
 
-// put stores what a read that began then has found. The lock is held.
+// put stores the result of a read that started at begun. The caller holds the lock.
 func (r *recent[T]) put(value T, large bool, begun time.Time) {
 	r.value = value
 	if now := time.Now(); r.age >= 0 {
@@ -102,15 +102,15 @@ func (r *recent[T]) put(value T, large bool, begun time.Time) {
 	}
 }
 
-// What takes longer to read than slowRead is read in the background, as long as the
-// value is not older than staleAge: no caller waits for seconds, once a minute.
+// A read that takes longer than slowRead is refreshed in the background while its value
+// is not older than staleAge, so that no caller waits seconds for it.
 const (
 	slowRead = 50 * time.Millisecond
 	staleAge = 5 * time.Minute
 )
 
-// getStale is get for what may take seconds to read. read must not depend on the
-// caller's context: it may go on after the caller has its answer.
+// getStale is get for a read that may take seconds. read must not depend on the
+// caller's context, because it may outlive the call.
 func (r *recent[T]) getStale(read func() (value T, large bool, err error)) (T, error) {
 	r.mu.Lock()
 	now := time.Now()
@@ -258,20 +258,20 @@ func (s *estimates) delayed(db *gorm.DB, tenantID, jobID string) (_ *sheaf.Delay
 	return &sheaf.Delay{Reason: last.Text, NextAt: toTime(task.RunAt)}, last.Kind == sheaf.EventSnoozed, nil
 }
 
-// backlogTimeout bounds the count of all that waits: ten million rows take seconds.
+// backlogTimeout bounds the count of all waiting tasks: ten million take seconds.
 const backlogTimeout = time.Minute
 
-// aheadExact is up to how many tasks of its own tenant ahead of a job are counted one
-// by one, each time. More are taken from the count that all share.
+// aheadExact is the maximum number of tasks of the job's own tenant that are counted
+// for each call. Beyond it the shared count is used.
 const aheadExact = 10_000
 
-// ahead counts what is served before the last of a job's tasks, of which so many are
-// pending: of the own tenant what is in a higher lane, in an earlier phase or has an
-// earlier place, of the others what is in the same or a higher lane. One statement
-// counts the own, and one the others', so that a task which comes or goes meanwhile is
-// in each count or in none. Only columns of one index are looked at, and the cost
-// is that of a sample: there may be ten million rows, which are counted now and
-// then for all callers.
+// ahead counts the tasks served before the job's last one; jobPending tasks of the job
+// are pending. Of the job's own tenant these are tasks in a higher lane, an earlier phase
+// or an earlier place; of other tenants, tasks in the same or a higher lane. One
+// statement counts the tenant's own and one the others', so that each task is in a count
+// or not, even if it starts or ends meanwhile. The counts read one index only, and the
+// cost is taken from a sample: there may be ten million rows, which are counted
+// occasionally for all callers.
 func (s *estimates) ahead(ctx context.Context, left *taskstore.Remaining, tenantID, jobID string, jobPending int, last *taskRow) error {
 	db := s.read(ctx)
 	const pending = " FROM tasks WHERE state='pending' AND paused=0"

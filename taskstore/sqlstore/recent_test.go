@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSlowCountIsReadBesideItsCallers holds that a caller waits for a slow read when
-// there is no value, or only a very old one, and never beside that.
+// TestSlowCountIsReadBesideItsCallers holds that a caller waits for a slow read only if
+// there is no value, or only a very old one.
 func TestSlowCountIsReadBesideItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recent[int]{age: 2 * time.Second}
