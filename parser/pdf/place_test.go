@@ -36,8 +36,26 @@ func TestPlacedPagesAreFoundAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := pdfium.New(pdfium.Config{})
-	t.Cleanup(func() { _ = e.Close() })
+	engines(t, func(t *testing.T, e engine.Engine) { testPlacedPages(t, e, heavy, in.pages) })
+}
+
+// engines runs a test for WebAssembly and for the program.
+func engines(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	for _, name := range []string{"WebAssembly", "program"} {
+		t.Run(name, func(t *testing.T) {
+			var config pdfium.Config
+			if name == "program" {
+				config.Helper = enginetest.Helper(t)
+			}
+			e := pdfium.New(config)
+			t.Cleanup(func() { _ = e.Close() })
+			test(t, e)
+		})
+	}
+}
+
+func testPlacedPages(t *testing.T, e engine.Engine, heavy []byte, known []int) {
+	pages := len(known)
 	read := func(numbers []int) (places int, p engine.Page) {
 		t.Helper()
 		f := &countingReader{bytes.NewReader(heavy), map[int64]bool{}}
@@ -60,12 +78,12 @@ func TestPlacedPagesAreFoundAtOnce(t *testing.T) {
 	if found < pages {
 		t.Fatalf("unplaced, the last page is found by reading %d places of the file: this shows nothing", found)
 	}
-	placed, got := read(in.pages)
+	placed, got := read(known)
 	if placed > 5 || !reflect.DeepEqual(got, want) {
 		t.Errorf("placed, the last page takes %d places of the file, want a few; the same page: %v", placed, reflect.DeepEqual(got, want))
 	}
 	for name, numbers := range map[string][]int{
-		"too few": in.pages[1:], "too many": append(slices.Clone(in.pages), 1), "none": make([]int, pages), "not there": slices.Repeat([]int{1 << 20}, pages),
+		"too few": known[1:], "too many": append(slices.Clone(known), 1), "none": make([]int, pages), "not there": slices.Repeat([]int{1 << 20}, pages),
 	} {
 		if _, got := read(numbers); !reflect.DeepEqual(got, want) {
 			t.Errorf("numbers that are %s give another page", name)
@@ -82,8 +100,10 @@ func TestLinksToPlacedPagesReadNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := pdfium.New(pdfium.Config{})
-	t.Cleanup(func() { _ = e.Close() })
+	engines(t, func(t *testing.T, e engine.Engine) { testPlacedLinks(t, e, file, in.pages, to) })
+}
+
+func testPlacedLinks(t *testing.T, e engine.Engine, file []byte, known, to []int) {
 	read := func(place bool) (places int, pages []int) {
 		f := &countingReader{bytes.NewReader(file), map[int64]bool{}}
 		d, err := e.Open(t.Context(), f, int64(len(file)), "")
@@ -92,7 +112,7 @@ func TestLinksToPlacedPagesReadNone(t *testing.T) {
 		}
 		defer d.Close()
 		if place {
-			d.(engine.Placing).Place(in.pages)
+			d.(engine.Placing).Place(known)
 		}
 		clear(f.places)
 		var p engine.Page

@@ -79,10 +79,10 @@ func impostor(way string) {
 		hello(999, known)
 		return
 	case "module":
-		hello(1, fmt.Sprintf("%064d", 7))
+		hello(2, fmt.Sprintf("%064d", 7))
 		return
 	case "opens-nothing", "endless":
-		hello(1, known)
+		hello(2, known)
 		request := make([]byte, 24)
 		if _, err := io.ReadFull(os.Stdin, request); err != nil {
 			return

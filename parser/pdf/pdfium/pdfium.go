@@ -107,11 +107,12 @@ type document struct {
 	size     int64
 	password string
 
-	doc   engine.Document
-	wasm  bool
-	fonts []engine.Font // described by the program, followed by those of WebAssembly
-	base  int           // how many the program described
-	why   string        // why WebAssembly took over, until reported
+	doc    engine.Document
+	wasm   bool
+	fonts  []engine.Font // described by the program, followed by those of WebAssembly
+	placed []int         // object numbers of the pages, once they are known
+	base   int           // how many the program described
+	why    string        // why WebAssembly took over, until reported
 }
 
 // change reopens the document with WebAssembly.
@@ -125,7 +126,20 @@ func (d *document) change(ctx context.Context) error {
 		doc = closed{err}
 	}
 	d.doc = doc
+	d.place()
 	return err
+}
+
+// Place implements engine.Placing.
+func (d *document) Place(numbers []int) {
+	d.placed = numbers
+	d.place()
+}
+
+func (d *document) place() {
+	if p, ok := d.doc.(engine.Placing); ok && d.placed != nil {
+		p.Place(d.placed)
+	}
 }
 
 // failed reports whether an error was the program's and the document is now open in

@@ -94,7 +94,7 @@ func (e *Engine) Close() error {
 
 // Operations, kinds of frames and limits of host/host.c.
 const (
-	protocol = 1
+	protocol = 2
 
 	opOpen    = 1
 	opPage    = 2
@@ -103,6 +103,7 @@ const (
 	opMeta    = 5
 	opOutline = 6
 	opRender  = 7
+	opPlace   = 8
 
 	frameHello  = 'H'
 	frameOpened = 'O'
@@ -310,6 +311,7 @@ type document struct {
 
 	running *process // nil if it was ended to make room for others
 	pages   int
+	placed  []int // object numbers of the pages; nil if they are found the usual way
 	fonts   []engine.Font
 	base    int    // fonts described by earlier programs
 	label   string // of page labelOf-1
@@ -319,6 +321,8 @@ type document struct {
 	// These are guarded by the engine's lock.
 	memory int64 // memory pages its program has, or may take while busy
 	busy   bool
+
+	took int64 // memory pages its program had after the last answer
 }
 
 // Open implements engine.Engine.
@@ -340,7 +344,7 @@ func (e *Engine) Open(_ context.Context, f io.ReaderAt, size int64, password str
 		_ = d.Close()
 		return nil, err
 	}
-	d.leave(d.memory)
+	d.leave()
 	return d, nil
 }
 
@@ -417,14 +421,59 @@ func (d *document) enter() error {
 	case err != nil && before != 0 && !errors.Is(err, engine.ErrBroken):
 		return d.fail(err) // it was another document the last time
 	}
+	if err == nil && d.placed != nil {
+		err = d.place()
+	}
 	return err
 }
 
+// Place implements engine.Placing.
+func (d *document) Place(numbers []int) {
+	if len(numbers) != d.pages || d.enter() != nil {
+		return
+	}
+	defer d.leave()
+	d.placed = numbers
+	_ = d.place() // a broken document says so at the next request
+}
+
+// placeBatch is how many pages one request places.
+const placeBatch = 1024
+
+// place tells the program which objects the pages are. One that refuses finds them
+// the usual way.
+func (d *document) place() error {
+	numbers := make([]byte, 0, 4*placeBatch)
+	for from := 0; from < len(d.placed); from += placeBatch {
+		numbers = numbers[:0]
+		for _, n := range d.placed[from:min(from+placeBatch, len(d.placed))] {
+			numbers = binary.LittleEndian.AppendUint32(numbers, uint32(n))
+		}
+		refused := false
+		if err := d.exchange(opPlace, uint32(from), 0, 0, numbers, func(kind uint32, body []byte) error {
+			if refused || kind != frameFailed || refusal(body) != engine.ErrPage {
+				return errLie
+			}
+			refused = true
+			return nil
+		}); err != nil {
+			return err
+		}
+		if refused {
+			d.placed = nil
+			return nil
+		}
+	}
+	return nil
+}
+
 // leave returns the memory that the program did not take.
-func (d *document) leave(pages int64) {
+func (d *document) leave() {
 	d.e.mu.Lock()
 	defer d.e.mu.Unlock()
-	d.memory, d.busy = pages, false
+	if d.running != nil {
+		d.memory, d.busy = d.took, false
+	}
 }
 
 // fail ends the program: its further output is useless.
@@ -448,12 +497,12 @@ func (d *document) ask(op, a, b, c uint32, behind []byte, on func(kind uint32, b
 	if err := d.enter(); err != nil {
 		return end{}, err
 	}
+	defer d.leave()
 	return d.last(op, a, b, c, behind, on)
 }
 
 // end is the last frame of an answer.
 type end struct {
-	memory    int64
 	objects   int
 	truncated bool
 }
@@ -485,11 +534,11 @@ func (d *document) last(op, a, b, c uint32, behind []byte, on func(kind uint32, 
 			}
 			continue
 		case kind == frameEnd && len(body) == 12:
-			e := end{int64(le.Uint32(body)), int(int32(le.Uint32(body[4:]))), le.Uint32(body[8:]) == 1}
-			if e.memory > documentMost || e.objects < 0 || e.objects > engine.MaxObjects+1 {
+			e := end{int(int32(le.Uint32(body[4:]))), le.Uint32(body[8:]) == 1}
+			d.took = int64(le.Uint32(body))
+			if d.took > documentMost || e.objects < 0 || e.objects > engine.MaxObjects+1 {
 				return end{}, d.fail(errLie)
 			}
-			d.leave(e.memory)
 			return e, refused
 		case refused != nil:
 			return end{}, d.fail(errLie)

@@ -30,7 +30,7 @@
 
 #include "pdfium.h"
 
-#define PROTOCOL 1
+#define PROTOCOL 2
 
 // How the process ends. pdfiumhelper knows them as text.
 enum {
@@ -118,6 +118,7 @@ enum { // operations
 	OP_META = 5,    // behind it the key
 	OP_OUTLINE = 6, // a: bookmarks at most, b: with their pages
 	OP_RENDER = 7,  // a: page, b: width, c: height, in pixels
+	OP_PLACE = 8,   // a: page, behind it the object number of each page from it on, u32
 };
 
 enum { // kinds of frames
@@ -468,6 +469,56 @@ static void readChars(u32 text) {
 	}
 }
 
+static void failed(u32 reason) { begin(F_FAILED), put32(reason), end(); }
+
+// The pages by their object numbers, as far as the parser has told them. Of two
+// pages with one number the first counts.
+#define PLACES 2048u // more than twice MAX_LINKED_PAGES
+static struct { u32 number, after; } places[PLACES]; // after: 1 + the page, 0 where there is none
+static u32 placeCount;
+
+// slotOf returns where a number is in places, or where it would be.
+static u32 slotOf(u32 number) {
+	u32 i = number * 2654435761u >> 21;
+	while (places[i].after && places[i].number != number) i = (i + 1) % PLACES;
+	return i;
+}
+
+// place tells PDFium which objects some pages are, so that it need not read those
+// before them.
+static void place(u32 from, const u8 *numbers, u32 n) {
+	_Static_assert(SCRATCH <= BATCH, "what comes behind a request has room in the batch");
+	memcpy(MEM(batch), numbers, n * 4);
+	if (!P(sheaf_place, document, from, n, batch)) {
+		failed(FAILED_PAGE);
+		return;
+	}
+	for (u32 k = 0; k < n && pageCount <= MAX_LINKED_PAGES && placeCount < PLACES / 2; k++) {
+		u32 number, i;
+		memcpy(&number, numbers + 4 * k, 4);
+		i = slotOf(number);
+		if (!places[i].after) places[i].number = number, places[i].after = 1 + from + k, placeCount++;
+	}
+}
+
+// destination returns the page of a destination, -1 for none. To identify it PDFium
+// reads the page's object, and the object stream that contains it. For a page that
+// is placed the number is read from memory instead, as document.destination of
+// package pdfiumwasm does and explains.
+static u32 destination(u32 dest) {
+	static u32 reference; // first word of reference objects; 0 while unknown
+	u32 known = 0, kind = 0;
+	if (placeCount && inside(dest, 20)) {
+		u32 elements = load32(dest + 16);
+		u32 element = inside(elements, 4) ? load32(elements) : 0;
+		if (element && inside(element, 24)) kind = load32(element), known = places[slotOf(load32(element + 20))].after;
+	}
+	if (known && kind && kind == reference) return known - 1;
+	u32 said = P(FPDFDest_GetDestPageIndex, document, dest);
+	if (known && kind && said == known - 1) reference = kind;
+	return said;
+}
+
 // Where areas of the page lead. More of them are told than are kept: those whose
 // address turns out to be none do not count.
 static void links(u32 page) {
@@ -487,7 +538,7 @@ static void links(u32 page) {
 			n = text8(P(FPDFAction_GetURIPath, document, a, scratch, SCRATCH));
 		} else if (pageCount <= MAX_LINKED_PAGES) {
 			u32 dest = P(FPDFLink_GetDest, document, link);
-			if (dest) to = P(FPDFDest_GetDestPageIndex, document, dest);
+			if (dest) to = destination(dest);
 		}
 		if (n || (s32)to >= 0) begin(F_LINK), put(box, 16), put32(to), putText(n), end(), told++;
 	}
@@ -576,8 +627,6 @@ static void putRects(u32 kind, const struct rect *all, u32 n) {
 	const u32 most = PAYLOAD / sizeof *all;
 	for (u32 from = 0; from < n; from += most) begin(kind), put(all + from, (n - from < most ? n - from : most) * sizeof *all), end();
 }
-
-static void failed(u32 reason) { begin(F_FAILED), put32(reason), end(); }
 
 static void label(u32 n) {
 	u32 length = text16(P(FPDF_GetPageLabel, document, n, scratch, SCRATCH - 64));
@@ -736,6 +785,9 @@ static void answer(const struct request *r, const u8 *behind) {
 	}
 	case OP_RENDER:
 		render(r->a, r->b, r->c);
+		break;
+	case OP_PLACE:
+		place(r->a, behind, r->length / 4);
 		break;
 	default:
 		_exit(EXIT_PROTOCOL);
