@@ -282,11 +282,7 @@ type PlanResult struct {
 	Units    int               // in the file, not only those requested
 	Metadata map[string]string // title, author, producer …
 	Warnings []Warning
-	Outline  json.RawMessage // []Heading
-	// KeepsOutline leaves the document's outline unchanged: it becomes known once the
-	// ranges are read, or an earlier plan already reported it.
-	KeepsOutline bool
-	Flow         *FlowDecision // nil for the standard pipeline
+	Flow     *FlowDecision // nil for the standard pipeline
 }
 
 // FlowDecision is how a flow runs over a generation.

@@ -45,7 +45,7 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 		return taskstore.Completion{Last: last}, nil
 	}
 	result := outcome(doc, tasks)
-	result.Outline, result.Metadata = by.outline(), foundBy(tasks)
+	result.Metadata = foundBy(tasks)
 	if result.Chunks > 0 {
 		if err := e.newRun(t).stage(ctx, "verify", func(ctx context.Context) error { return e.verifyIndex(ctx, doc, tasks) }); err != nil {
 			return done, err

@@ -26,9 +26,6 @@ import (
 // stitched after that.
 const maxStitches = 3
 
-// maxHeadings bounds the outline of a document.
-const maxHeadings = 5_000
-
 // reported are the ranges of a generation that report their headings, in order, and
 // these headings in document order. Ranges may lie inside others, when units were
 // read again.
@@ -147,19 +144,6 @@ func replacement(finalize, t *sheaf.Task, payload taskstore.ParsePayload) taskst
 		ID: sheaf.NewID(), Kind: sheaf.KindIndex, Node: "stitch-" + finalize.Node, Unit: t.Unit, Range: t.Range, Cost: t.Cost,
 		ReuseKey: t.ReuseKey, Digest: t.Digest, Payload: raw,
 	}}
-}
-
-// outline is the outline of a document whose ranges report their headings; nil for
-// others.
-func (r reported) outline() json.RawMessage {
-	switch {
-	case len(r.ranges) == 0:
-		return nil
-	case len(r.headings) == 0:
-		return json.RawMessage{}
-	}
-	raw, _ := json.Marshal(r.headings[:min(len(r.headings), maxHeadings)]) // plain fields always encode
-	return raw
 }
 
 // under returns the headings that, per its payload, a range starts under.

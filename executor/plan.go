@@ -203,7 +203,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 
 	out := &DocumentPlan{Result: sheaf.PlanResult{
 		Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: opened.Unit, Units: opened.Units,
-		Metadata: opened.Metadata, Warnings: opened.Warnings, KeepsOutline: continues,
+		Metadata: opened.Metadata, Warnings: opened.Warnings,
 	}}
 	flowRun, err := p.decide(ctx, program, doc, opened, t)
 	if err != nil {
@@ -211,9 +211,6 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 	if flowRun != nil {
 		digest = p.fingerprint(format, config, flowRun.Names).Digest()
-	}
-	if len(opened.Outline) > 0 {
-		out.Result.Outline, _ = json.Marshal(opened.Outline)
 	}
 	nodes := false
 	if flowRun != nil {
@@ -445,7 +442,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 	if err != nil {
 		return done, err
 	}
-	result := sheaf.PlanResult{Parser: doc.Parser, Unit: doc.Unit, Units: doc.Units, KeepsOutline: true}
+	result := sheaf.PlanResult{Parser: doc.Parser, Unit: doc.Unit, Units: doc.Units}
 	var ledgers []sheaf.Ledger
 	for _, t := range old {
 		if covers(t) && t.State == sheaf.TaskDone {

@@ -3,7 +3,6 @@ package executor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -61,7 +60,6 @@ type unpacking struct {
 	wanted  []sheaf.Range
 	full    *sheaf.Failure // the quota failure, once a file was refused
 	result  sheaf.TaskResult
-	outline []sheaf.Heading
 	units   int
 	general int // files that the chosen chunk method does not accept
 }
@@ -103,11 +101,10 @@ func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser
 	if _, err := sheaf.SelectUnits(config.Pages.V, u.units); err != nil {
 		return done, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
-	outline, _ := json.Marshal(u.outline) // plain fields always encode
 	return taskstore.Completion{
 		Plan: &sheaf.PlanResult{
 			Parser: fmt.Sprintf("%s/%d", format.ID(), format.Version()), Unit: sheaf.UnitPart, Units: u.units,
-			Metadata: map[string]string{metadataMembers: fmt.Sprint(u.units)}, Warnings: u.result.Warnings, Outline: outline,
+			Metadata: map[string]string{metadataMembers: fmt.Sprint(u.units)}, Warnings: u.result.Warnings,
 		},
 		Spawn: []sheaf.NewTask{{ID: sheaf.NewID(), Kind: sheaf.KindParse, Unit: sheaf.UnitPart, Range: sheaf.Range{From: 1, To: u.units}, Cost: 1, Done: &u.result}},
 	}, nil
@@ -146,7 +143,6 @@ func (u *unpacking) submit(ctx context.Context, dir string, files []parser.Membe
 	var stored []string // by this attempt; "" when the bytes existed
 	for i, m := range files {
 		u.units = m.N
-		u.outline = append(u.outline, sheaf.Heading{Level: 1, Title: m.Path, Page: m.N})
 		verdicts[i] = sheaf.LedgerRun{From: m.N, To: m.N, Status: m.Status, Code: m.Code, Message: m.Message}
 		if m.Status != "" || !slices.ContainsFunc(u.wanted, func(r sheaf.Range) bool { return r.Contains(m.N) }) {
 			continue

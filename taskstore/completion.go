@@ -1,7 +1,6 @@
 package taskstore
 
 import (
-	"encoding/json"
 	"time"
 
 	"sheaf"
@@ -48,7 +47,6 @@ type Publication struct {
 	// Metadata is what flow nodes found out about the document. It replaces their
 	// earlier findings, but nothing the uploader said.
 	Metadata map[string]string
-	Outline  json.RawMessage // []Heading, to be stored as the document's; otherwise nil
 
 	// EditsVersion is the version of the edits in Edits. If users have edited since,
 	// the generation is finalized again instead of being published.

@@ -87,7 +87,7 @@ func (s *documents) ChangeDocument(ctx context.Context, tenantID, id, name strin
 // a statement.
 const maxFilterIDs = 10_000
 
-// Documents lists documents, without outlines.
+// Documents lists documents.
 func (s *documents) Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) {
 	if len(f.IDs) > maxFilterIDs {
 		return nil, "", tooManyIDs(len(f.IDs))
@@ -142,8 +142,8 @@ func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w wher
 	return w, f.None
 }
 
-// documentColumns lists all columns but the outline, for lists: a thousand outlines
-// may be a hundred megabytes.
+// documentColumns lists the columns for lists. The column outline, in which earlier
+// versions kept the headings of a document, is not read anymore.
 func documentColumns(prefix string) string {
 	columns := []string{"id", "tenant_id", "dataset_id", "name", "media_type", "size", "sha256", "blob_key", "state", "progress", "units", "unit", "gen",
 		"live_gen", "fin_epoch", "chunk_count", "token_count", "ledger", "failure", "warnings", "parser", "parse_config", "metadata", "attributes", "duplicate_of", "parent_id", "member_path", "depth",
@@ -151,9 +151,7 @@ func documentColumns(prefix string) string {
 	return prefix + strings.Join(columns, ", "+prefix)
 }
 
-// workColumns lists all of a document except its outline, which work on it does not
-// need: for a long document, reading it for every range and change would dominate
-// the traffic.
+// workColumns lists all columns of a document.
 func workColumns() string { return documentColumns("") + ", root_id, parent_gen, deleted_at" }
 
 func texts[T ~string](list []T) []string {

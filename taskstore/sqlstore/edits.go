@@ -90,7 +90,7 @@ func (s *edits) PublishBlank(ctx context.Context, tenantID, documentID string) e
 				return err
 			}
 		}
-		if err := s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen); err != nil {
+		if err := s.dropRanges(tx, s.grace, doc, doc.Gen); err != nil {
 			return err
 		}
 		n, err := exec(tx, s.sql(`UPDATE documents SET gen=?, live_gen=?, job_id='', state='succeeded', progress=1, units=0, unit='', chunk_count=0, token_count=0, ledger='{}', failure='', warnings='[]',

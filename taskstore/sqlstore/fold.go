@@ -396,9 +396,9 @@ func (s *folds) moveDocument(tx *gorm.DB, doc *documentRow, next sheaf.DocumentS
 	// use them.
 	switch next {
 	case sheaf.DocCanceled:
-		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.LiveGen)
+		err = s.dropRanges(tx, s.grace, doc, doc.Gen, doc.LiveGen)
 	case sheaf.DocFailed:
-		err = s.dropRanges(tx, s.grace, doc.TenantID, doc.ID, doc.Gen, doc.Gen, doc.LiveGen)
+		err = s.dropRanges(tx, s.grace, doc, doc.Gen, doc.Gen, doc.LiveGen)
 	}
 	if err != nil {
 		return err

@@ -25,11 +25,11 @@ func (s *handle) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, erro
 		return nil, err
 	}
 	defer rows.Close()
-	return scanTasks(rows)
+	return tasksByID(rows)
 }
 
-// scanTasks reads the result of lockQuery, by task id.
-func scanTasks(rows *sql.Rows) (map[string]*taskRow, error) {
+// tasksByID reads the result of lockQuery, by task id.
+func tasksByID(rows *sql.Rows) (map[string]*taskRow, error) {
 	tasks := map[string]*taskRow{}
 	for rows.Next() {
 		r := &taskRow{}
@@ -75,8 +75,7 @@ func (s *handle) lockDocumentOf(tx *gorm.DB, taskID string) (*documentRow, error
 	return s.lockDocument(tx, *id)
 }
 
-// lockDocument reads a document without its outline, and locks its row; nil if it
-// does not exist.
+// lockDocument reads a document and locks its row; nil if it does not exist.
 func (s *handle) lockDocument(tx *gorm.DB, id string) (*documentRow, error) {
 	return first[documentRow](tx, "SELECT "+workColumns()+" FROM documents WHERE id=?"+s.d.lock, id)
 }

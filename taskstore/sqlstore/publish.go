@@ -36,10 +36,6 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	if live { // a failed generation leaves the live one, and its counts, as they are
 		set += ", live_gen=gen, chunk_count=?, token_count=?"
 		args = append(args, p.Chunks, p.Tokens)
-		if p.Outline != nil {
-			set += ", outline=?"
-			args = append(args, string(p.Outline))
-		}
 	}
 	if live {
 		if metadata, changed := foundMetadata(doc, p.Metadata); changed {
@@ -66,7 +62,7 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	if !live {
 		keep = append(keep, doc.LiveGen)
 	}
-	if err := s.dropRanges(tx, s.keepVersions, t.TenantID, t.DocID, t.Gen, keep...); err != nil {
+	if err := s.dropRanges(tx, s.keepVersions, doc, t.Gen, keep...); err != nil {
 		return err
 	}
 	if live {

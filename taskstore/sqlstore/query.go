@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -140,7 +141,16 @@ func (w *where) when(applies bool, cond string, args ...any) {
 
 // all reads the rows of a query.
 func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
-	err = scan(db.Raw(q, args...), &rows)
+	switch to := any(&rows).(type) {
+	case *[]taskRow:
+		err = scanTasks(db.Raw(q, args...), to)
+	case *[]string:
+		err = scanValues(db.Raw(q, args...), to)
+	case *[]int:
+		err = scanValues(db.Raw(q, args...), to)
+	default:
+		err = scan(db.Raw(q, args...), &rows)
+	}
 	taskstore.RowsRead(db.Statement.Context, len(rows))
 	return rows, translate(err)
 }
@@ -155,6 +165,57 @@ func scan(db *gorm.DB, dest any) error {
 	}
 	if rows.Next() {
 		err = db.ScanRows(rows, dest)
+	}
+	return cmp.Or(err, rows.Err(), rows.Close())
+}
+
+// scanValues is scan for a query of one column. NULL is the zero value.
+func scanValues[V any](db *gorm.DB, to *[]V) error {
+	return eachRow(db, func(rows *sql.Rows) error {
+		var v *V
+		if err := rows.Scan(&v); err != nil {
+			return err
+		}
+		*to = append(*to, value(v))
+		return nil
+	})
+}
+
+// scanTasks is scan for task rows. For each row gorm looks up each column by name;
+// here that is done once.
+func scanTasks(db *gorm.DB, to *[]taskRow) error {
+	var r taskRow
+	var at []any
+	return eachRow(db, func(rows *sql.Rows) error {
+		if at == nil {
+			columns, err := rows.Columns()
+			if err != nil {
+				return err
+			}
+			fields := r.fields()
+			for _, c := range columns {
+				if i, known := taskColumn[c]; known {
+					at = append(at, fields[i])
+				} else { // a newer version's
+					at = append(at, new(any))
+				}
+			}
+		}
+		if err := rows.Scan(at...); err != nil {
+			return err
+		}
+		*to = append(*to, r)
+		return nil
+	})
+}
+
+func eachRow(db *gorm.DB, read func(rows *sql.Rows) error) error {
+	rows, err := db.Rows()
+	if err != nil {
+		return err
+	}
+	for err == nil && rows.Next() {
+		err = read(rows)
 	}
 	return cmp.Or(err, rows.Err(), rows.Close())
 }

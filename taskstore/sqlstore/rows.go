@@ -148,7 +148,6 @@ type documentRow struct {
 	ParseConfig string
 	Metadata    string
 	Attributes  string
-	Outline     string
 	DuplicateOf string
 	ParentID    string
 	RootID      string // the outermost archive
@@ -282,6 +281,15 @@ func (r taskRow) id() string { return r.ID }
 const taskFields = `id, tenant_id, dataset_id, doc_id, job_id, gen, kind, node, unit, from_unit, to_unit, cost, lane, state, paused, epoch, worker_id,
 	lease_until, run_at, phase, place, enqueued_at, attempts, fail_count, lost_count, unmet, cancel_requested_at, done_epoch, pool, on_failure, reuse_key, digest, range_id,
 	artifact_key, chunk_count, token_count, reused, payload, result, failure, failure_code, trace, created_at, started_at, finished_at`
+
+// taskColumn is the index in fields of each column.
+var taskColumn = func() map[string]int {
+	at := map[string]int{}
+	for i, c := range append(strings.Split(strings.Join(strings.Fields(taskFields), ""), ","), "now", "deleted") {
+		at[c] = i
+	}
+	return at
+}()
 
 // fields returns the scan destinations for the columns of taskFields, the database's
 // time and whether the document is deleted. gorm would look up each column by name

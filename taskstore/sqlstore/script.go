@@ -170,7 +170,7 @@ func (s *handle) moveByScript(ctx context.Context, ids, ending []string, decide 
 		return err
 	}
 	defer rows.Close()
-	tasks, err := scanTasks(rows)
+	tasks, err := tasksByID(rows)
 	if err != nil {
 		return err
 	}

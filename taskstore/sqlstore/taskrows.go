@@ -287,23 +287,25 @@ func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
 // them from the rows, so that nothing lists or copies them from then on. They leave
 // the index after the grace, and the blob store after stay, if that is longer. The
 // results of runs, and of nodes over the whole document, go with their generation.
-func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID string, gen int, keep ...int) error {
-	// Kept versions list mostly the same ranges; those are not read, because otherwise
-	// each version would cost more than the one before.
-	rows, err := all[taskRow](tx, `SELECT id, range_id, artifact_key FROM tasks WHERE doc_id=? AND gen<=? AND state='done' AND range_id<>''
+func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, doc *documentRow, gen int, keep ...int) error {
+	// Versions before the live one list only ranges that it lists, too: the others were
+	// dropped when it was published. They are not read, because otherwise each version
+	// would cost more than the one before.
+	rows, err := all[taskRow](tx, `SELECT range_id, artifact_key FROM tasks WHERE doc_id=? AND gen>=? AND gen<=? AND state='done' AND range_id<>''
 		AND range_id NOT IN (SELECT range_id FROM tasks WHERE doc_id=? AND gen IN ? AND state='done' AND range_id<>'') ORDER BY id`,
-		docID, gen, docID, append(keep, 0)) // no version has number 0
+		doc.ID, doc.LiveGen, gen, doc.ID, append(keep, 0)) // no version has number 0
 	if err != nil {
 		return err
 	}
+	tenantID, docID := doc.TenantID, doc.ID
 	var forget []string
 	var garbage [][]any
 	due, gone := s.after(s.grace), s.after(stay)
 	dropped := map[string]bool{} // two generations may list one range
 	for _, r := range rows {
-		forget = append(forget, r.ID)
 		if !dropped[r.RangeID] {
 			dropped[r.RangeID] = true
+			forget = append(forget, r.RangeID)
 			if stay <= s.grace {
 				garbage = append(garbage, []any{tenantID, docID, r.RangeID, r.ArtifactKey, due})
 				continue
@@ -315,7 +317,7 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, tenantID, docID str
 	if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
 		return err
 	}
-	if _, err := execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE id IN ?"); err != nil {
+	if _, err := execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE doc_id=? AND state='done' AND range_id IN ?", docID); err != nil {
 		return err
 	}
 	// guard: flows: results of nodes over the document go with their generation

@@ -206,7 +206,7 @@ func planWrites(f *Fixture) {
 	spawn[1].Payload = json.RawMessage(`{"format":"pdf"}`)
 	f.OK(f.Store.Complete(ctx, t.Held(), taskstore.Completion{
 		Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 24, Metadata: map[string]string{"title": "A"},
-			Warnings: []sheaf.Warning{{Code: "c", Message: "m"}}, Outline: json.RawMessage(`[]`)},
+			Warnings: []sheaf.Warning{{Code: "c", Message: "m"}}},
 		Spawn: spawn,
 	}))
 	doc := f.Doc(d.ID)

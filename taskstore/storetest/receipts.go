@@ -105,7 +105,7 @@ func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 		spawn[i].Payload = json.RawMessage(`{"headings":["hushed"]}`)
 	}
 	f.OK(f.Store.Complete(ctx, plan.Held(), taskstore.Completion{Spawn: spawn, Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 48,
-		Metadata: map[string]string{"author": "hushed"}, Outline: json.RawMessage(`[{"title":"hushed"}]`)}}))
+		Metadata: map[string]string{"author": "hushed"}}}))
 	tasks := f.Tasks(d.ID, 1)
 	for i, t := range tasks[:2] {
 		c := f.Claim(t.ID, "w")
@@ -137,7 +137,7 @@ func (f *Fixture) secret() (d Doc, hook *taskstore.Webhook, key string) {
 	}
 	f.Exec("INSERT INTO webhook_deliveries (webhook_id, tenant_id, event_id, event, data, error, next_at, created_at) VALUES (?, 't', ?, 'document.failed', ?, 'hushed', 0, 0)",
 		hook.ID, "doc_"+d.ID+"_1_1", `{"dataset_id":"ds-t","document_id":"`+d.ID+`","name":"sesame.pdf","generation":1,"state":"failed","failure":{"code":"x","message":"hushed"}}`)
-	f.Exec("UPDATE documents SET warnings='[{\"code\":\"w\",\"message\":\"hushed\"}]', failure='{\"code\":\"x\",\"message\":\"hushed\"}', member_path='sesame' WHERE id=?", d.ID)
+	f.Exec("UPDATE documents SET outline='hushed', warnings='[{\"code\":\"w\",\"message\":\"hushed\"}]', failure='{\"code\":\"x\",\"message\":\"hushed\"}', member_path='sesame' WHERE id=?", d.ID)
 	_, err = f.Store.SaveQueries(ctx, "t", "ds-t", []taskstore.SavedQuery{{Question: "which word opens?", Expected: []taskstore.ExpectedAnswer{{DocumentID: d.ID, Text: "hushed"}, {Text: "another"}}}})
 	f.OK(err)
 	f.Exec("UPDATE generations SET failure='{\"code\":\"x\",\"message\":\"hushed\"}' WHERE doc_id=?", d.ID)
