@@ -425,7 +425,7 @@ func outputOf(u sheaf.UnitResult, redact bool) sheaf.Event {
 
 // embedChunks returns one vector per chunk, and the number of tokens embedded. Like
 // the indexed text, the embedded text starts with the document's name and heading
-// path. Vectors of the document's live generation are reused.
+// path.
 func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk, c sheaf.ParseConfig) (vectors [][]float32, tokens int, err error) {
 	if len(chunks) == 0 {
 		return nil, 0, nil
@@ -441,10 +441,15 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 	return vectors, tokens, err
 }
 
-// embedMissing embeds the chunks that the live generation has no vectors for.
+// embedMissing embeds the chunks that the live generation has no vectors for, or all
+// with a model that is cheap.
 func (e *Executor) embedMissing(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, tokens int, err error) {
 	texts := embeddingTexts(doc.Name, chunks)
-	vectors = e.embeddedBefore(ctx, run.task, doc, texts)
+	if e.cfg.Embedder.Model().Cheap {
+		vectors = make([][]float32, len(texts))
+	} else {
+		vectors = e.embeddedBefore(ctx, run.task, doc, texts)
+	}
 	var missing []string
 	var at []int
 	for i := range texts {

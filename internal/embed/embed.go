@@ -65,4 +65,7 @@ type Model struct {
 	// Window is how many tokens (cl100k_base) the model reads together as the
 	// passages of a Window; 0 if it reads each text separately.
 	Window int
+	// Cheap says that embedding a text costs less than finding out whether its vector
+	// is stored.
+	Cheap bool
 }
