@@ -141,24 +141,24 @@ func (w *where) when(applies bool, cond string, args ...any) {
 
 // all reads the rows of a query.
 func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
-	switch to := any(&rows).(type) {
-	case *[]taskRow:
-		err = scanTasks(db.Raw(q, args...), to)
-	case *[]string:
-		err = scanValues(db.Raw(q, args...), to)
-	case *[]int:
-		err = scanValues(db.Raw(q, args...), to)
-	default:
-		err = scan(db.Raw(q, args...), &rows)
-	}
+	err = scan(db.Raw(q, args...), &rows)
 	taskstore.RowsRead(db.Statement.Context, len(rows))
 	return rows, translate(err)
 }
 
 // scan is db.Scan without the copy of the statement and its arguments that gorm
 // makes for a log, even if there is no log. It leaves dest unchanged if there are no
-// rows.
+// rows. The most common lists are read without gorm, which looks up each column by
+// name for each row.
 func scan(db *gorm.DB, dest any) error {
+	switch to := dest.(type) {
+	case *[]taskRow:
+		return scanTasks(db, to)
+	case *[]string:
+		return scanValues(db, to)
+	case *[]int:
+		return scanValues(db, to)
+	}
 	rows, err := db.Rows()
 	if err != nil {
 		return err
@@ -181,8 +181,7 @@ func scanValues[V any](db *gorm.DB, to *[]V) error {
 	})
 }
 
-// scanTasks is scan for task rows. For each row gorm looks up each column by name;
-// here that is done once.
+// scanTasks is scan for task rows.
 func scanTasks(db *gorm.DB, to *[]taskRow) error {
 	var r taskRow
 	var at []any
