@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,49 @@ func TestDocumentsShareTheirMemory(t *testing.T) {
 	}
 	if font := p.Fonts[p.Runs[p.Chars[0].Run].Font]; font.Name != "Helvetica" || len(p.Fonts) < 3 {
 		t.Errorf("page 0 of document 0 is in %v of %v", font, p.Fonts)
+	}
+}
+
+// counted counts the blocks of 64 KB that are read of a document.
+type counted struct {
+	io.ReaderAt
+	blocks map[int64]bool
+}
+
+func (c *counted) ReadAt(b []byte, at int64) (int, error) {
+	c.blocks[at>>16] = true
+	return c.ReaderAt.ReadAt(b, at)
+}
+
+// TestProgramIsStartedAgainAsItWas: one that was ended for other documents knows
+// where the pages are, and has the memory for a request that any other has.
+func TestProgramIsStartedAgainAsItWas(t *testing.T) {
+	const pages = 60
+	heavy, says := enginetest.Heavy(pages)
+	e := start(t, Config{})
+	f := &counted{bytes.NewReader(heavy), map[int64]bool{}}
+	open, err := e.Open(t.Context(), f, int64(len(heavy)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	numbers := make([]int, pages)
+	for i := range numbers {
+		numbers[i] = 4 + 2*i // see enginetest.Heavy
+	}
+	open.(engine.Placing).Place(numbers)
+	d := open.(*document)
+	_ = d.running.end(nil) // as for another document
+	d.running, d.memory = nil, 0
+	clear(f.blocks)
+	if img, err := d.Render(0, 4000, 4000); err != nil || img.Bounds().Dx() != 4000 {
+		t.Errorf("a picture of 64 MB: %v", err)
+	}
+	if got := textOf(t, d, pages-1); !strings.Contains(got, says(pages)) {
+		t.Errorf("the last page: %q", got)
+	}
+	if len(f.blocks) > 12 {
+		t.Errorf("%d blocks of %d pages were read for two of them", len(f.blocks), pages)
 	}
 }
 
