@@ -50,6 +50,13 @@ type counting struct {
 	texts atomic.Int64
 }
 
+// Model is dear, as a server's is: its vectors are looked up before they are made.
+func (c *counting) Model() embed.Model {
+	m := c.Embedder.Model()
+	m.Cheap = false
+	return m
+}
+
 func (c *counting) Embed(ctx context.Context, texts []string, p embed.Purpose) ([][]float32, error) {
 	c.texts.Add(int64(len(texts)))
 	return c.Embedder.Embed(ctx, texts, p)

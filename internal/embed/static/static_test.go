@@ -24,7 +24,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestModelIDNamesTheTable(t *testing.T) {
-	if got := Default().Model(); got != (embed.Model{ID: "minilm-static-256@673fbe01", Dim: 256, Weight: 0.3}) {
+	if got := Default().Model(); got != (embed.Model{ID: "minilm-static-256@673fbe01", Dim: 256, Weight: 0.3, Cheap: true}) {
 		t.Errorf("%+v", got)
 	}
 }
