@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"database/sql"
 	"fmt"
 
 	"gorm.io/gorm"
@@ -13,32 +12,23 @@ import (
 // transactions that want the same ones take turns. What it reads holds until the
 // transaction ends: this guards the changes that follow.
 func (s *handle) lockQuery() string {
-	return s.sql("SELECT " + taskFields + `, @now, CASE WHEN state='pending' AND EXISTS
-		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END
+	return s.sql("SELECT " + taskFields + `, @now AS now, CASE WHEN state='pending' AND EXISTS
+		(SELECT 1 FROM documents d WHERE d.id=tasks.doc_id AND d.deleted_at<>0) THEN 1 ELSE 0 END AS deleted
 		FROM tasks` + s.d.byID + ` WHERE id IN ? ORDER BY id` + s.d.lock)
 }
 
 // lockTasks runs lockQuery.
 func (s *handle) lockTasks(tx *gorm.DB, ids []string) (map[string]*taskRow, error) {
-	rows, err := tx.Raw(s.lockQuery(), sortedUnique(ids)).Rows()
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	return tasksByID(rows)
+	rows, err := all[taskRow](tx, s.lockQuery(), sortedUnique(ids))
+	return tasksByID(rows), err
 }
 
-// tasksByID reads the result of lockQuery, by task id.
-func tasksByID(rows *sql.Rows) (map[string]*taskRow, error) {
-	tasks := map[string]*taskRow{}
-	for rows.Next() {
-		r := &taskRow{}
-		if err := rows.Scan(r.fields()...); err != nil {
-			return nil, err
-		}
-		tasks[r.ID] = r
+func tasksByID(rows []taskRow) map[string]*taskRow {
+	tasks := make(map[string]*taskRow, len(rows))
+	for i := range rows {
+		tasks[rows[i].ID] = &rows[i]
 	}
-	return tasks, rows.Err()
+	return tasks
 }
 
 // lockDocuments reads the tenant's undeleted documents, ordered by id, and locks

@@ -149,74 +149,62 @@ func all[R any](db *gorm.DB, q string, args ...any) (rows []R, err error) {
 // scan is db.Scan without the copy of the statement and its arguments that gorm
 // makes for a log, even if there is no log. It leaves dest unchanged if there are no
 // rows. The most common lists are read without gorm, which looks up each column by
-// name for each row.
+// name for each row: that is most of the time of a claim in this process.
 func scan(db *gorm.DB, dest any) error {
-	switch to := dest.(type) {
-	case *[]taskRow:
-		return scanTasks(db, to)
-	case *[]string:
-		return scanValues(db, to)
-	case *[]int:
-		return scanValues(db, to)
-	}
 	rows, err := db.Rows()
 	if err != nil {
 		return err
 	}
-	if rows.Next() {
-		err = db.ScanRows(rows, dest)
+	switch to := dest.(type) {
+	case *[]taskRow:
+		err = scanTasks(rows, to)
+	case *[]string:
+		err = scanValues(rows, to)
+	case *[]int:
+		err = scanValues(rows, to)
+	default:
+		if rows.Next() {
+			err = db.ScanRows(rows, dest)
+		}
 	}
 	return cmp.Or(err, rows.Err(), rows.Close())
 }
 
-// scanValues is scan for a query of one column. NULL is the zero value.
-func scanValues[V any](db *gorm.DB, to *[]V) error {
-	return eachRow(db, func(rows *sql.Rows) error {
+// scanTasks appends the task of each row.
+func scanTasks(rows *sql.Rows, to *[]taskRow) error {
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	var r taskRow
+	fields, at := r.fields(), make([]any, len(columns))
+	for i, c := range columns {
+		if n, known := taskColumn[c]; known {
+			at[i] = fields[n]
+		} else { // a newer version's
+			at[i] = new(any)
+		}
+	}
+	for rows.Next() {
+		if err := rows.Scan(at...); err != nil {
+			return err
+		}
+		*to = append(*to, r)
+	}
+	return rows.Err()
+}
+
+// scanValues appends the value of each row, which has one column. NULL is the zero
+// value.
+func scanValues[V any](rows *sql.Rows, to *[]V) error {
+	for rows.Next() {
 		var v *V
 		if err := rows.Scan(&v); err != nil {
 			return err
 		}
 		*to = append(*to, value(v))
-		return nil
-	})
-}
-
-// scanTasks is scan for task rows.
-func scanTasks(db *gorm.DB, to *[]taskRow) error {
-	var r taskRow
-	var at []any
-	return eachRow(db, func(rows *sql.Rows) error {
-		if at == nil {
-			columns, err := rows.Columns()
-			if err != nil {
-				return err
-			}
-			fields := r.fields()
-			for _, c := range columns {
-				if i, known := taskColumn[c]; known {
-					at = append(at, fields[i])
-				} else { // a newer version's
-					at = append(at, new(any))
-				}
-			}
-		}
-		if err := rows.Scan(at...); err != nil {
-			return err
-		}
-		*to = append(*to, r)
-		return nil
-	})
-}
-
-func eachRow(db *gorm.DB, read func(rows *sql.Rows) error) error {
-	rows, err := db.Rows()
-	if err != nil {
-		return err
 	}
-	for err == nil && rows.Next() {
-		err = read(rows)
-	}
-	return cmp.Or(err, rows.Err(), rows.Close())
+	return rows.Err()
 }
 
 // one reads the first row of a query. If there is none it fails with ErrNotFound,

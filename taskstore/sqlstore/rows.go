@@ -292,8 +292,7 @@ var taskColumn = func() map[string]int {
 }()
 
 // fields returns the scan destinations for the columns of taskFields, the database's
-// time and whether the document is deleted. gorm would look up each column by name
-// for each row, which is most of the time of a claim in this process.
+// time and whether the document is deleted.
 func (r *taskRow) fields() []any {
 	return []any{
 		&r.ID, &r.TenantID, &r.DatasetID, &r.DocID, &r.JobID, &r.Gen, &r.Kind, &r.Node, &r.Unit, &r.FromUnit, &r.ToUnit, &r.Cost, &r.Lane, &r.State,

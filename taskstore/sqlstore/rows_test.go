@@ -26,6 +26,9 @@ func TestTaskFieldsAreThoseOfTheRow(t *testing.T) {
 		if want := (schema.NamingStrategy{}).ColumnName("", f.Name); columns[i] != want {
 			t.Errorf("column %d is %s, want %s", i, columns[i], want)
 		}
+		if n, known := taskColumn[columns[i]]; !known || n != i {
+			t.Errorf("column %s is read into place %d, want %d", columns[i], n, i)
+		}
 	}
 }
 

@@ -170,25 +170,21 @@ func (s *handle) moveByScript(ctx context.Context, ids, ending []string, decide 
 		return err
 	}
 	defer rows.Close()
-	tasks, err := tasksByID(rows)
-	if err != nil {
+	var held []taskRow
+	if err := scanTasks(rows, &held); err != nil {
 		return err
 	}
 	var parents []string
 	if rows.NextResultSet() {
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			parents = append(parents, id)
+		if err := scanValues(rows, &parents); err != nil {
+			return err
 		}
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err
 	}
 
-	writes, ended := decide(tasks)
+	writes, ended := decide(tasksByID(held))
 	for _, t := range ended {
 		if slices.Contains(parents, t.ID) {
 			if err := s.wakeChildrenOf(s.on(ctx, conn), t.ID); err != nil {

@@ -297,7 +297,6 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, doc *documentRow, g
 	if err != nil {
 		return err
 	}
-	tenantID, docID := doc.TenantID, doc.ID
 	var forget []string
 	var garbage [][]any
 	due, gone := s.after(s.grace), s.after(stay)
@@ -307,21 +306,21 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, doc *documentRow, g
 			dropped[r.RangeID] = true
 			forget = append(forget, r.RangeID)
 			if stay <= s.grace {
-				garbage = append(garbage, []any{tenantID, docID, r.RangeID, r.ArtifactKey, due})
+				garbage = append(garbage, []any{doc.TenantID, doc.ID, r.RangeID, r.ArtifactKey, due})
 				continue
 			}
 			// The index first; the artifact stays readable for a while.
-			garbage = append(garbage, []any{tenantID, docID, r.RangeID, "", due}, []any{tenantID, docID, r.RangeID, r.ArtifactKey, gone})
+			garbage = append(garbage, []any{doc.TenantID, doc.ID, r.RangeID, "", due}, []any{doc.TenantID, doc.ID, r.RangeID, r.ArtifactKey, gone})
 		}
 	}
 	if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
 		return err
 	}
-	if _, err := execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE doc_id=? AND state='done' AND range_id IN ?", docID); err != nil {
+	if _, err := execByIDs(tx, forget, "UPDATE tasks SET range_id='', artifact_key='', reuse_key='' WHERE doc_id=? AND range_id IN ?", doc.ID); err != nil {
 		return err
 	}
 	// guard: flows: results of nodes over the document go with their generation
-	results, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen<=? AND x.gen NOT IN ? ORDER BY r.range_id", docID, gen, append(keep, 0))
+	results, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen<=? AND x.gen NOT IN ? ORDER BY r.range_id", doc.ID, gen, append(keep, 0))
 	if err != nil {
 		return err
 	}

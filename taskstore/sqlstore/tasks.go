@@ -151,6 +151,7 @@ func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
 	metadata := map[string]string{}
 	maps.Copy(metadata, p.Metadata)
 	decode(value(given), &metadata)
+	// The column outline is emptied of what earlier versions kept in it.
 	n, err := exec(tx, s.sql(`UPDATE documents SET parser=?, unit=?, units=?, metadata=?, warnings=?, outline='', updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id=? AND gen=? AND deleted_at=0`),
 		p.Parser, string(p.Unit), p.Units, encode(metadata), encodeList(p.Warnings), t.DocID, t.Gen)
