@@ -441,15 +441,10 @@ func (e *Executor) embedChunks(ctx context.Context, run *run, doc *sheaf.Documen
 	return vectors, tokens, err
 }
 
-// embedMissing embeds the chunks that the live generation has no vectors for, or all
-// with a model that is cheap.
+// embedMissing embeds the chunks that embeddedBefore finds no vectors for.
 func (e *Executor) embedMissing(ctx context.Context, run *run, doc *sheaf.Document, chunks []sheaf.Chunk) (vectors [][]float32, tokens int, err error) {
 	texts := embeddingTexts(doc.Name, chunks)
-	if e.cfg.Embedder.Model().Cheap {
-		vectors = make([][]float32, len(texts))
-	} else {
-		vectors = e.embeddedBefore(ctx, run.task, doc, texts)
-	}
+	vectors = e.embeddedBefore(ctx, run.task, doc, texts)
 	var missing []string
 	var at []int
 	for i := range texts {

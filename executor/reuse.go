@@ -58,9 +58,13 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 }
 
 // embeddedBefore returns the vectors that the document's live generation holds for
-// exactly these texts, from the same model; nil for the rest.
+// exactly these texts, from the same model; nil for the rest, and for all texts if
+// the model is cheap.
 func (e *Executor) embeddedBefore(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, texts []string) [][]float32 {
 	vectors := make([][]float32, len(texts))
+	if e.cfg.Embedder.Model().Cheap {
+		return vectors
+	}
 	missing := map[string][]int{}
 	for i, text := range texts {
 		missing[text] = append(missing[text], i)

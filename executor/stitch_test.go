@@ -153,7 +153,7 @@ func TestStitchedResultsAreThoseOfOneTask(t *testing.T) {
 				t.Fatal(err)
 			}
 			if done.Publish != nil {
-				if done.Publish.State != sheaf.DocSucceeded {
+				if done.Publish.State != sheaf.DocSucceeded || len(reportedBy(store.tasks).headings) == 0 {
 					t.Fatalf("published as %+v", done.Publish)
 				}
 				break
