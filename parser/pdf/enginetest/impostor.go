@@ -33,6 +33,9 @@ func Impostor(t testing.TB, way, module string) string {
 // Deceivers are the ways in which an otherwise working Impostor misbehaves at a page.
 var Deceivers = []string{"dies", "hangs", "garbage", "long-frame", "cut-frame", "unknown-frame", "no-page", "twice", "odd-runs", "wild-font", "too-many-rules", "no-end", "wild-end", "asks-outside"}
 
+// Protocol is the protocol that an Impostor says it speaks: that of host.c.
+const Protocol = 2
+
 // Slow is an Impostor that computes for a second before it answers a page request,
 // truthfully.
 const Slow = "slow"
@@ -79,10 +82,10 @@ func impostor(way string) {
 		hello(999, known)
 		return
 	case "module":
-		hello(2, fmt.Sprintf("%064d", 7))
+		hello(Protocol, fmt.Sprintf("%064d", 7))
 		return
 	case "opens-nothing", "endless":
-		hello(2, known)
+		hello(Protocol, known)
 		request := make([]byte, 24)
 		if _, err := io.ReadFull(os.Stdin, request); err != nil {
 			return

@@ -186,10 +186,10 @@ func (e *Engine) start(document *os.File) (p *process, filtered bool, err error)
 	case kind != frameHello || len(body) != 72:
 		err = errLie
 	case binary.LittleEndian.Uint32(body) != protocol:
-		err = fmt.Errorf("it speaks protocol %d, and %d is spoken here", binary.LittleEndian.Uint32(body), protocol)
+		err = fmt.Errorf("it speaks protocol %d, and %d is spoken here: use the one of this version", binary.LittleEndian.Uint32(body), protocol)
 	// guard: PDF: a program made of another build of PDFium is refused
 	case string(body[8:]) != e.cfg.Module:
-		err = fmt.Errorf("it is made of another build of PDFium (%.12s…, not %.12s…)", body[8:], e.cfg.Module)
+		err = fmt.Errorf("it is made of another build of PDFium (%.12s…, not %.12s…): use the one of this version", body[8:], e.cfg.Module)
 	}
 	if err != nil {
 		return nil, false, p.end(err)
