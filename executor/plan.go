@@ -51,7 +51,7 @@ type Planner struct {
 type PlanStore interface {
 	DocumentByID(ctx context.Context, documentID string) (*sheaf.Document, error)
 	GenerationTasks(ctx context.Context, documentID string, generation int) ([]sheaf.Task, error)
-	FinishedRanges(ctx context.Context, documentID string, generation int) ([]taskstore.FinishedRange, error)
+	LiveRanges(ctx context.Context, tenantID, documentID string) ([]taskstore.ReusableRange, error)
 	ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error)
 	Documents(ctx context.Context, tenantID string, f taskstore.DocumentFilter, p taskstore.Page) ([]sheaf.Document, string, error) // for tag sets
 	Flow(ctx context.Context, tenantID, name string, version int) (*taskstore.FlowVersion, error)
@@ -142,6 +142,12 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
+	var live []taskstore.ReusableRange
+	if doc.LiveGeneration > 0 {
+		if live, err = p.Store.LiveRanges(ctx, doc.TenantID, doc.ID); err != nil {
+			return nil, fmt.Errorf("reading the ranges of the live version: %w", err)
+		}
+	}
 	// A stored plan holds its settings in plaintext.
 	keeps := config.Password.V == ""
 	if keeps && doc.Generation > 1 {
@@ -150,7 +156,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 			if ask.Fresh {
 				return out, nil
 			}
-			return out, p.reuse(ctx, doc, out)
+			return out, p.reuse(ctx, doc, out, live)
 		}
 	}
 
@@ -188,7 +194,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 
-	if earlier := p.earlierCut(ctx, doc, opened, pieces); earlier != nil {
+	if earlier := earlierCut(live, opened, pieces); earlier != nil {
 		pieces = earlier
 	}
 
@@ -276,7 +282,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	if ask.Fresh {
 		return out, nil
 	}
-	return out, p.reuse(ctx, doc, out)
+	return out, p.reuse(ctx, doc, out, live)
 }
 
 // quickBytes is the size up to which planning a one-range document is as fast as
@@ -362,15 +368,23 @@ func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
 
 // reuse turns tasks whose result exists into ones that list it (if it is this
 // document's) or copy it (if it is another document's of the tenant).
-func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentPlan) error {
-	keys := make([]string, len(out.Tasks))
-	for i, t := range out.Tasks {
-		keys[i] = t.ReuseKey
+func (p *Planner) reuse(ctx context.Context, doc *sheaf.Document, out *DocumentPlan, live []taskstore.ReusableRange) error {
+	missing := map[string]bool{}
+	for _, t := range out.Tasks {
+		missing[t.ReuseKey] = t.ReuseKey != ""
 	}
-	found, err := p.Store.ReusableRanges(ctx, doc.TenantID, doc.ID, keys)
+	found := map[string]taskstore.ReusableRange{}
+	for _, r := range slices.Backward(live) { // the newest of a key
+		if missing[r.ReuseKey] && (r.Result.Output == nil || !r.Result.Output.Incomplete) {
+			found[r.ReuseKey] = r
+			delete(missing, r.ReuseKey)
+		}
+	}
+	more, err := p.Store.ReusableRanges(ctx, doc.TenantID, doc.ID, slices.Collect(maps.Keys(missing)))
 	if err != nil {
 		return fmt.Errorf("looking for reusable ranges: %w", err)
 	}
+	maps.Copy(found, more)
 	if err := p.dropLost(ctx, doc, found); err != nil {
 		return err
 	}
@@ -576,20 +590,17 @@ func cut(plan *parser.Plan, config sheaf.ParseConfig) ([]parser.PlannedRange, er
 // earlierCut returns the live generation's ranges, if they cover the same units in
 // about as many ranges: pages edited in place then change only the range they are
 // in. Otherwise it returns nil.
-func (p *Planner) earlierCut(ctx context.Context, doc *sheaf.Document, plan *parser.Plan, pieces []parser.PlannedRange) []parser.PlannedRange {
-	if plan.Ranges != nil || len(plan.Fingerprints) == 0 || len(pieces) < 2 || doc.LiveGeneration < 1 {
-		return nil
-	}
-	ranges, err := p.Store.FinishedRanges(ctx, doc.ID, doc.LiveGeneration)
-	if err != nil {
+func earlierCut(live []taskstore.ReusableRange, plan *parser.Plan, pieces []parser.PlannedRange) []parser.PlannedRange {
+	if plan.Ranges != nil || len(plan.Fingerprints) == 0 || len(pieces) < 2 || len(live) == 0 {
 		return nil
 	}
 	var out []parser.PlannedRange
-	for _, r := range ranges {
-		if r.Unit == plan.Unit {
+	for _, r := range live {
+		if r.Unit == plan.Unit && (r.Kind == sheaf.KindParse || r.Kind == sheaf.KindIndex) {
 			out = append(out, parser.PlannedRange{Range: r.Range})
 		}
 	}
+	slices.SortStableFunc(out, func(a, b parser.PlannedRange) int { return a.Range.From - b.Range.From })
 	longest := func(cut []parser.PlannedRange) (n int) {
 		for _, c := range cut {
 			n = max(n, c.Range.Len())

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -188,30 +187,29 @@ func TestPlansOfSmallDocumentsAreNotKept(t *testing.T) {
 // cut anew by other settings, or has other pages, is not.
 func TestChangedPagesKeepTheCutsOfTheLiveVersion(t *testing.T) {
 	before := []sheaf.Range{{From: 1, To: 9}, {From: 10, To: 21}, {From: 22, To: 30}}
-	store := &ledger{}
-	for i, r := range before {
-		store.tasks = append(store.tasks, sheaf.Task{ID: fmt.Sprint(i), Kind: sheaf.KindParse, State: sheaf.TaskDone, Unit: sheaf.UnitPage, Range: r})
+	var live []taskstore.ReusableRange
+	for _, r := range slices.Backward(before) {
+		live = append(live, taskstore.ReusableRange{Kind: sheaf.KindParse, Unit: sheaf.UnitPage, Range: r})
 	}
-	store.tasks = append(store.tasks, sheaf.Task{ID: "old", Kind: sheaf.KindParse, State: sheaf.TaskSuperseded, Unit: sheaf.UnitPage, Range: before[0]})
-	p := &Planner{Store: planOf{ledger: store}}
+	live = append(live, taskstore.ReusableRange{Kind: sheaf.KindDataflow, Unit: sheaf.UnitPage, Range: before[0]})
 	for name, c := range map[string]struct {
-		live   int
+		live   []taskstore.ReusableRange
 		units  int
 		pieces []sheaf.Range
 		kept   bool
 	}{
-		"changed in place":  {1, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 30}}, true},
-		"first version":     {0, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 30}}, false},
-		"more pages":        {1, 31, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 31}}, false},
-		"some pages":        {1, 30, []sheaf.Range{{From: 2, To: 12}, {From: 13, To: 30}}, false},
-		"smaller tasks":     {1, 30, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 30}}, 4), false},
-		"much larger tasks": {1, 300, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 300}}, 100), false},
+		"changed in place":  {live, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 30}}, true},
+		"first version":     {nil, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 30}}, false},
+		"more pages":        {live, 31, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 31}}, false},
+		"some pages":        {live, 30, []sheaf.Range{{From: 2, To: 12}, {From: 13, To: 30}}, false},
+		"smaller tasks":     {live, 30, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 30}}, 4), false},
+		"much larger tasks": {live, 300, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 300}}, 100), false},
 	} {
 		var pieces []parser.PlannedRange
 		for _, r := range c.pieces {
 			pieces = append(pieces, parser.PlannedRange{Range: r})
 		}
-		got := p.earlierCut(t.Context(), &sheaf.Document{ID: "d", LiveGeneration: c.live}, &parser.Plan{Unit: sheaf.UnitPage, Units: c.units, Fingerprints: make([]uint64, c.units)}, pieces)
+		got := earlierCut(c.live, &parser.Plan{Unit: sheaf.UnitPage, Units: c.units, Fingerprints: make([]uint64, c.units)}, pieces)
 		var ranges []sheaf.Range
 		for _, g := range got {
 			ranges = append(ranges, g.Range)
@@ -220,22 +218,4 @@ func TestChangedPagesKeepTheCutsOfTheLiveVersion(t *testing.T) {
 			t.Errorf("%s: cut as %v", name, ranges)
 		}
 	}
-}
-
-// planOf is a PlanStore of one document.
-type planOf struct {
-	PlanStore
-	*ledger
-}
-
-func (p planOf) DocumentByID(ctx context.Context, id string) (*sheaf.Document, error) {
-	return p.ledger.DocumentByID(ctx, id)
-}
-
-func (p planOf) GenerationTasks(ctx context.Context, id string, generation int) ([]sheaf.Task, error) {
-	return p.ledger.GenerationTasks(ctx, id, generation)
-}
-
-func (p planOf) FinishedRanges(ctx context.Context, id string, generation int) ([]taskstore.FinishedRange, error) {
-	return p.ledger.FinishedRanges(ctx, id, generation)
 }

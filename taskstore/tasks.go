@@ -76,7 +76,10 @@ type FailReport struct {
 type ReusableRange struct {
 	DocumentID string
 	TaskID     string
+	Kind       sheaf.TaskKind
+	Unit       sheaf.Unit
 	Range      sheaf.Range
+	ReuseKey   string
 	Result     sheaf.TaskResult
 }
 

@@ -353,36 +353,30 @@ func (s *documents) DeletedDocuments(ctx context.Context, ids []string) ([]strin
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return live[id] }), nil
 }
 
+// reusableColumns are what a ReusableRange is made of.
+const reusableColumns = "SELECT id, doc_id, kind, unit, from_unit, to_unit, reuse_key, range_id, artifact_key, result FROM tasks "
+
+func (s *documents) toReusable(r taskRow) taskstore.ReusableRange {
+	t := r.toDomain(s.vault)
+	return taskstore.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Kind: t.Kind, Unit: t.Unit, Range: t.Range, ReuseKey: r.ReuseKey, Result: t.Result}
+}
+
+// LiveRanges lists the stored range results of the document's live generation, oldest
+// task first; none if it has no live generation or is deleted.
+func (s *documents) LiveRanges(ctx context.Context, tenantID, documentID string) ([]taskstore.ReusableRange, error) {
+	rows, err := all[taskRow](s.read(ctx), reusableColumns+`WHERE doc_id=? AND gen=(SELECT live_gen FROM documents WHERE id=? AND deleted_at=0)
+		AND state='done' AND tenant_id=? AND range_id<>'' ORDER BY id`, documentID, documentID, tenantID)
+	return mapped(rows, s.toReusable), err
+}
+
 // ReusableRanges finds done range results of the tenant by reuse key, at most one
 // per key: preferably one of document prefer, and none that a node produced from
-// incomplete inputs. Ranges handed to the garbage have lost their reuse key.
+// incomplete inputs. Ranges handed to the garbage have lost their reuse key. All kept
+// versions with a key are read to find the newest; those of the live one are in
+// LiveRanges.
 func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string, keys []string) (map[string]taskstore.ReusableRange, error) {
-	const columns = "SELECT id, doc_id, from_unit, to_unit, reuse_key, range_id, artifact_key, result FROM tasks "
 	found := make(map[string]taskstore.ReusableRange)
 	keys = slices.DeleteFunc(sortedUnique(keys), func(k string) bool { return k == "" })
-	if len(keys) == 0 {
-		return found, nil
-	}
-	put := func(rows []taskRow) {
-		for _, r := range rows {
-			t := r.toDomain(s.vault)
-			if o := t.Result.Output; o == nil || !o.Incomplete {
-				found[r.ReuseKey] = taskstore.ReusableRange{DocumentID: t.DocumentID, TaskID: t.ID, Range: t.Range, Result: t.Result}
-			}
-		}
-	}
-	// Most are in the document's live version. Every kept version has a row with the
-	// same key, and all would be read to find the newest.
-	if prefer != "" {
-		rows, err := all[taskRow](s.read(ctx), columns+`WHERE doc_id=? AND gen=(SELECT live_gen FROM documents WHERE id=? AND deleted_at=0)
-			AND state='done' AND tenant_id=? AND range_id<>'' AND reuse_key<>'' ORDER BY id`, prefer, prefer, tenantID)
-		if err != nil {
-			return nil, err
-		}
-		asked := setOf(keys)
-		put(slices.DeleteFunc(rows, func(r taskRow) bool { return !asked[r.ReuseKey] }))
-	}
-	keys = slices.DeleteFunc(keys, func(k string) bool { _, has := found[k]; return has })
 	for batch := range chunks(keys) {
 		best, err := all[struct{ Own, Newest string }](s.read(ctx), `SELECT COALESCE(MAX(CASE WHEN t.doc_id=? THEN t.id END), '') AS own, MAX(t.id) AS newest
 			FROM tasks t JOIN documents d ON d.id=t.doc_id
@@ -392,11 +386,13 @@ func (s *documents) ReusableRanges(ctx context.Context, tenantID, prefer string,
 			return nil, err
 		}
 		ids := mapped(best, func(b struct{ Own, Newest string }) string { return cmp.Or(b.Own, b.Newest) })
-		rows, err := byIDs[taskRow](s.read(ctx), ids, columns+"WHERE id IN ? AND range_id<>''")
+		rows, err := byIDs[taskRow](s.read(ctx), ids, reusableColumns+"WHERE id IN ? AND range_id<>''")
 		if err != nil {
 			return nil, err
 		}
-		put(rows)
+		for _, r := range rows {
+			found[r.ReuseKey] = s.toReusable(r)
+		}
 	}
 	return found, nil
 }

@@ -1284,8 +1284,22 @@ func reusable(f *Fixture) {
 	found, err := f.Store.ReusableRanges(ctx, "t", d3.ID, keys)
 	f.OK(err)
 	want(f, "the whole output", found["key-0"].Result.RangeID, whole.RangeID)
-	// The same once the version is live, and for a key that it does not have.
+	// The same once the version is live, whose ranges are listed, and for a key that it does not have.
+	live := func(tenant, document string) (ranges []string) {
+		list, err := f.Store.LiveRanges(ctx, tenant, document)
+		f.OK(err)
+		for _, r := range list {
+			want(f, "document of a live range", r.DocumentID, document)
+			want(f, "unit of a live range", r.Unit, nodes[0].Unit)
+			ranges = append(ranges, fmt.Sprint(r.Kind, " ", r.Range, " ", r.ReuseKey, " ", r.Result.RangeID))
+		}
+		return ranges
+	}
+	wantList(f, "ranges before a version is live", live("t", d3.ID))
 	f.Exec("UPDATE documents SET live_gen=1 WHERE id=?", d3.ID)
+	wantList(f, "ranges of the live version", live("t", d3.ID),
+		fmt.Sprint("parse ", nodes[0].Range, " key-0 ", whole.RangeID), fmt.Sprint("parse ", nodes[1].Range, " key-0 ", f.Task(nodes[1].ID).Result.RangeID))
+	wantList(f, "ranges for another tenant", live("u", d3.ID))
 	f.Exec("UPDATE tasks SET reuse_key='key-2' WHERE range_id=?", r1.RangeID)
 	found, err = f.Store.ReusableRanges(ctx, "t", d3.ID, append(keys, "key-2", "key-9"))
 	f.OK(err)
@@ -1294,6 +1308,7 @@ func reusable(f *Fixture) {
 	want(f, "what another document has", found["key-2"].DocumentID, d1.ID)
 	f.Exec("UPDATE tasks SET reuse_key='key-0' WHERE range_id=?", r1.RangeID)
 	f.Exec("UPDATE documents SET deleted_at=1 WHERE id IN (?,?)", d2.ID, d3.ID)
+	wantList(f, "ranges of a deleted document", live("t", d3.ID))
 	found, err = f.Store.ReusableRanges(ctx, "t", d2.ID, keys)
 	f.OK(err)
 	want(f, "range of a document that is left", found["key-0"].Result.RangeID, r1.RangeID)
