@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -75,6 +76,9 @@ func newManual(t *testing.T) *manual {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Some hundred commands run, each as a process: the race detector only watches
+	// the server.
+	command := cmp.Or(os.Getenv("SHEAF_TEST_BINARY"), exe)
 	m := &manual{folder: t.TempDir(), learned: map[string]string{}}
 	data := filepath.Join(m.folder, "data")
 	server := exec.Command(exe, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--set", "webhooks.hosts=app.example.org", "--set", "parser.unit_timeout=1m",
@@ -122,7 +126,7 @@ func newManual(t *testing.T) *manual {
 		"schema.sql": "CREATE TABLE heron (waits BOOLEAN);\n", "topics.csv": "The boiler is cold.,heating\nThe door is broken.,repair\n",
 		"queries.jsonl": `{"question": "When can the lease be ended?", "expected": [{"document": "lease.pdf", "from": 4, "to": 5}]}` + "\n",
 		// What cannot be undone asks first, which needs a terminal.
-		"bin/sheaf": "#!/usr/bin/env bash\ncase \"$1 $2\" in 'dataset delete' | 'queue purge' | 'key revoke') set -- \"$@\" --yes ;; esac\n" + mainVar + "=1 exec '" + exe + "' \"$@\"\n",
+		"bin/sheaf": "#!/usr/bin/env bash\ncase \"$1 $2\" in 'dataset delete' | 'queue purge' | 'key revoke') set -- \"$@\" --yes ;; esac\n" + mainVar + "=1 exec '" + command + "' \"$@\"\n",
 	} {
 		path := filepath.Join(m.folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -93,7 +93,7 @@ phase "testing packages"
 go test $race -p "${PACKAGES:-2}" -timeout 25m "$@" $(grep -E "$longest" <<<"$packages") $(grep -Ev "$fleets|$longest" <<<"$packages") || failed=1
 for p in $(grep -E "$fleets" <<<"$packages"); do
   phase "testing ${p#sheaf/}"
-  go test $race -timeout 40m ${apart:+-skip "$serial"} "$@" "$p" || failed=1
+  go test $race -timeout 55m ${apart:+-skip "$serial"} "$@" "$p" || failed=1
 done
 if [ $apart ]; then
   phase "testing settings and methods without the race detector"

@@ -52,8 +52,8 @@ func TestABombIsDetectedByWhatWasRead(t *testing.T) {
 			t.Errorf("%s: error %v, want zip_bomb", name, err)
 			continue
 		}
-		// All of them would show 1.5 GB.
-		if !strings.Contains(f.Message, "stopped after 64 MB") {
+		// They would show 1.5 GB. Whose members overlap is not read at all.
+		if name != "a claim" && !strings.Contains(f.Message, "stopped after 64 MB") {
 			t.Errorf("%s: %s", name, f.Message)
 		}
 	}
