@@ -142,12 +142,6 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 	tags := tagsOf(config, tagSet, p.Tags)
 	keep := planKey(doc, digest+tags, config)
-	var live []taskstore.ReusableRange
-	if doc.LiveGeneration > 0 {
-		if live, err = p.Store.LiveRanges(ctx, doc.TenantID, doc.ID); err != nil {
-			return nil, fmt.Errorf("reading the ranges of the live version: %w", err)
-		}
-	}
 	// A stored plan holds its settings in plaintext.
 	keeps := config.Password.V == ""
 	if keeps && doc.Generation > 1 {
@@ -155,6 +149,10 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		if out := p.storedPlan(ctx, keep); out != nil {
 			if ask.Fresh {
 				return out, nil
+			}
+			live, err := p.live(ctx, doc)
+			if err != nil {
+				return nil, err
 			}
 			return out, p.reuse(ctx, doc, out, live)
 		}
@@ -194,6 +192,11 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "bad_pages", "%v", err)
 	}
 
+	// Opening the file takes long enough for ranges read before it to become garbage.
+	live, err := p.live(ctx, doc)
+	if err != nil {
+		return nil, err
+	}
 	if earlier := earlierCut(live, opened, pieces); earlier != nil {
 		pieces = earlier
 	}
@@ -364,6 +367,18 @@ func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
 	}
 	renewIDs(plan.Tasks)
 	return &plan
+}
+
+// live lists the stored ranges of the document's live version.
+func (p *Planner) live(ctx context.Context, doc *sheaf.Document) ([]taskstore.ReusableRange, error) {
+	if doc.LiveGeneration < 1 {
+		return nil, nil
+	}
+	live, err := p.Store.LiveRanges(ctx, doc.TenantID, doc.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading the ranges of the live version: %w", err)
+	}
+	return live, nil
 }
 
 // reuse turns tasks whose result exists into ones that list it (if it is this
@@ -596,7 +611,7 @@ func earlierCut(live []taskstore.ReusableRange, plan *parser.Plan, pieces []pars
 	}
 	var out []parser.PlannedRange
 	for _, r := range live {
-		if r.Unit == plan.Unit && (r.Kind == sheaf.KindParse || r.Kind == sheaf.KindIndex) {
+		if r.Unit == plan.Unit && covers(sheaf.Task{Kind: r.Kind}) {
 			out = append(out, parser.PlannedRange{Range: r.Range})
 		}
 	}

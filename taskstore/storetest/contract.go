@@ -919,6 +919,14 @@ func stitchGuard(f *Fixture) {
 	wantList(f, "finished ranges", finished,
 		taskstore.FinishedRange{Unit: tasks[0].Unit, Range: tasks[0].Range, ArtifactKey: made[0].ArtifactKey},
 		taskstore.FinishedRange{Unit: tasks[1].Unit, Range: tasks[1].Range, ArtifactKey: stitched.ArtifactKey})
+	now, err := f.Store.LiveRanges(ctx, "t", d.ID)
+	f.OK(err)
+	live = live[:0]
+	for _, r := range now {
+		live = append(live, r.Result.RangeID)
+	}
+	slices.Sort(live)
+	wantList(f, "live ranges", live, want...)
 	key := Parse(2)[1].ReuseKey
 	found, err := f.Store.ReusableRanges(ctx, "t", d.ID, []string{key})
 	f.OK(err)
@@ -1284,7 +1292,8 @@ func reusable(f *Fixture) {
 	found, err := f.Store.ReusableRanges(ctx, "t", d3.ID, keys)
 	f.OK(err)
 	want(f, "the whole output", found["key-0"].Result.RangeID, whole.RangeID)
-	// The same once the version is live, whose ranges are listed, and for a key that it does not have.
+	// The same once the version is live, whose ranges are listed, and for a key that
+	// it does not have.
 	live := func(tenant, document string) (ranges []string) {
 		list, err := f.Store.LiveRanges(ctx, tenant, document)
 		f.OK(err)
