@@ -599,7 +599,9 @@ func (m *model) fold(t *rapid.T) {
 		_, _, err := m.f.Store.Fold(ctx, 1000, 0)
 		other <- err
 	}()
-	m.f.Fold()
+	_, _, err := m.f.Store.Fold(ctx, 1000, 0)
+	ok(t, err)
+	// What one has locked the other leaves marked: all is folded once both are done.
 	ok(t, <-other)
 	m.f.Fold()
 	for changed := true; changed; {
