@@ -67,10 +67,10 @@ func newSamples(age time.Duration) *samples {
 	return s
 }
 
-// What share of the time may go into reading one of them: a hundredth where that
+// What share of the time may go into reading one of them: a thousandth where that
 // makes none older than what is large, a twentieth where a million rows take longer.
 const (
-	seldomShare = 100
+	seldomShare = 1000
 	recentShare = 20
 )
 
