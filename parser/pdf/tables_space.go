@@ -2,7 +2,6 @@ package pdf
 
 import (
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -185,8 +184,11 @@ func (w *writer) setApart(g *seg) bool {
 
 func (w *writer) hasDigit(g *seg) bool {
 	for i := g.first; i <= g.last; i++ {
-		if strings.ContainsAny(w.sheet.page.str(&w.sheet.page.words[i]), "0123456789%") {
-			return true
+		text := w.sheet.page.str(&w.sheet.page.words[i])
+		for k := range len(text) { // strings.ContainsAny takes five times as long, 1 % of reading a page
+			if c := text[k]; c-'0' <= 9 || c == '%' {
+				return true
+			}
 		}
 	}
 	return false
