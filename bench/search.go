@@ -72,8 +72,8 @@ func (b *bench) search(ctx context.Context) error {
 	}
 	cpu = cpuTime(s.pid()) - cpu
 	note := fmt.Sprintf("%d hybrid searches over %d chunks by HTTP, %d without a hit, load %s", len(took), searchDocuments*searchRanges*searchEach, empty, load())
-	b.atMost("search.p50", quantile(took, 0.5).Seconds()*1e3, "ms", 20, note)
-	b.atMost("search.p95", quantile(took, 0.95).Seconds()*1e3, "ms", 60, "")
+	b.atMost("search.p50", quantile(took, 0.5).Seconds()*1e3, "ms", 15, note)
+	b.atMost("search.p95", quantile(took, 0.95).Seconds()*1e3, "ms", 40, "")
 	b.atMost("search.cold", cold.Seconds(), "s", 1, "from starting the service to its first answer")
 	b.tell("search.cpu", cpu.Seconds()/float64(len(took))*1e3, "CPU-ms/search", "")
 	b.tell("search.memory", megabytes(resident(tree(s.pid())...)), "MB", "the service with the collection loaded")

@@ -32,7 +32,7 @@ const maxTermBytes = 64
 // without spaces are split the same way in all three.
 func Terms(text string) []Term {
 	terms := make([]Term, 0, len(text)/6+4)
-	scan(text, func(t Term, word []byte) {
+	scan(text, nil, func(t Term, word []byte) {
 		if word != nil {
 			t.Text = string(word)
 		}
@@ -50,8 +50,15 @@ func AppendTerms(b []byte, text string) []byte {
 // AppendSpellings is AppendTerms, and appends other spellings of the words to extra
 // in the same form; with initials, also the initials of capitalized words.
 func AppendSpellings(b, extra []byte, text string, initials bool) (terms, others []byte) {
-	v := variants{text: text, initials: initials, found: func(term []byte) { extra = append(append(extra, term...), ' ') }}
-	scan(text, func(t Term, word []byte) {
+	return AppendWanted(b, extra, text, initials, nil)
+}
+
+// AppendWanted is AppendSpellings for the search for a few terms, in a third of the
+// time: a word that begins with none of the wanted bytes becomes an empty term, which
+// keeps the distances between the others. Nil wants all.
+func AppendWanted(b, extra []byte, text string, initials bool, wanted *FirstBytes) (terms, others []byte) {
+	v := variants{text: text, initials: initials, wanted: wanted, found: func(term []byte) { extra = append(append(extra, term...), ' ') }}
+	scan(text, wanted, func(t Term, word []byte) {
 		if word == nil {
 			b = append(b, t.Text...)
 		} else {
@@ -64,9 +71,17 @@ func AppendSpellings(b, extra []byte, text string, initials bool) (terms, others
 	return b, extra
 }
 
+// FirstBytes are bytes that terms may begin with.
+type FirstBytes [256]bool
+
+// lacks reports whether a folded word begins with none of the bytes. Its ending does
+// not matter: stem leaves the first byte as it is.
+func (f *FirstBytes) lacks(word []byte) bool { return f != nil && !f[word[0]] }
+
 // scan finds the terms of text. A word is passed along with its term, in a buffer
-// that is reused for the next; an ideograph's term has its own text.
-func scan(text string, found func(t Term, word []byte)) {
+// that is reused for the next, and empty if it is not wanted; an ideograph's term has
+// its own text.
+func scan(text string, wanted *FirstBytes, found func(t Term, word []byte)) {
 	var buf []byte
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
@@ -112,7 +127,11 @@ func scan(text string, found func(t Term, word []byte)) {
 				i = end
 				continue
 			}
-			found(Term{Start: i, End: end}, cutTerm(stem(buf)))
+			word := buf[:0]
+			if !wanted.lacks(buf) {
+				word = cutTerm(stem(buf))
+			}
+			found(Term{Start: i, End: end}, word)
 			i = end
 		default:
 			i += size
@@ -487,8 +506,8 @@ func otherSpellings(text string) []QueryTerm {
 		names.term(t)
 		word, stop := text[t.Start:t.End], t.Ideograph || stopWords[t.Text]
 		if !stop && !lastStop && text[last.End:t.Start] == " " {
-			if b := foldWord(foldWord(nil, text[last.Start:last.End]), word); !digits(string(b)) {
-				v.emit(b)
+			if v.buf = foldWord(foldWord(v.buf[:0], text[last.Start:last.End]), word); !digits(string(v.buf)) {
+				v.emit()
 			}
 		}
 		if n := len(word); !t.Ideograph && n >= 3 && n <= maxInitials && word == strings.ToUpper(word) && word != strings.ToLower(word) && !hasBoundary(word) {

@@ -16,11 +16,12 @@ type variants struct {
 	text     string
 	initials bool // also of runs of capitalized words
 	query    bool // skip the letters of a word with digits: few occurrences of them are meant
+	wanted   *FirstBytes
 	found    func(term []byte)
 
 	mixed bool // the word has digits
 	last  Term
-	chain []byte // of words joined by a sign, without it
+	chain []Term // words joined by signs, as far as they matter
 	links int
 	heads []byte // initials of the run
 	run   int    // words in it
@@ -40,10 +41,9 @@ func (v *variants) term(t Term) {
 		v.links++
 	} else {
 		v.endChain()
-		v.chain, v.links = v.chain[:0], 0
 	}
 	if len(v.chain) < maxTermBytes {
-		v.chain = foldWord(v.chain, word)
+		v.chain = append(v.chain, t)
 	}
 	if v.initials {
 		v.initial(word)
@@ -55,13 +55,22 @@ func (v *variants) term(t Term) {
 func (v *variants) end() {
 	v.endChain()
 	v.endRun()
-	v.chain, v.links, v.last = v.chain[:0], 0, Term{}
+	v.last = Term{}
 }
 
+// endChain passes on the words of the chain as one, without the signs. Few words are
+// joined, so that they are folded only here.
 func (v *variants) endChain() {
 	if v.links > 0 {
-		v.emit(v.chain)
+		v.buf = v.buf[:0]
+		for _, t := range v.chain {
+			if len(v.buf) < maxTermBytes {
+				v.buf = foldWord(v.buf, v.text[t.Start:t.End])
+			}
+		}
+		v.emit()
 	}
+	v.chain, v.links = v.chain[:0], 0
 }
 
 func (v *variants) endRun() {
@@ -86,13 +95,15 @@ func (v *variants) initial(word string) {
 	}
 }
 
-// emit passes a folded word to found, unless it is a single character.
-func (v *variants) emit(folded []byte) {
-	if len(folded) < 2 {
-		return
+// emit passes the folded word in buf to found, unless it is a single byte.
+func (v *variants) emit() {
+	switch {
+	case len(v.buf) < 2:
+	case v.wanted.lacks(v.buf):
+		v.found(nil)
+	default:
+		v.found(cutTerm(stem(v.buf)))
 	}
-	v.buf = append(v.buf[:0], folded...)
-	v.found(cutTerm(stem(v.buf)))
 }
 
 // joins reports whether two words with this separator are also one word.
@@ -119,36 +130,37 @@ func (v *variants) split(word string) {
 		}
 		return
 	}
-	v.mixed = strings.ContainsFunc(word, unicode.IsDigit)
+	v.mixed = v.query && strings.ContainsFunc(word, unicode.IsDigit)
 	start := 0
-	var before, previous rune // classes of the last two runes
-	for i, r := range word + "0A" {
+	var before, previous byte // classes of the last two runes
+	for i, r := range word {
 		c := class(r)
-		cut := i >= len(word) || i > start && (c == 'd') != (previous == 'd') || c == 'U' && previous == 'l'
-		if !cut && c == 'l' && previous == 'U' && before == 'U' { // HTTPServer
+		switch {
+		case i > start && (c == 'd') != (previous == 'd') || c == 'U' && previous == 'l':
+			v.part(word[start:i])
+			start = i
+		case c == 'l' && previous == 'U' && before == 'U': // HTTPServer
 			_, size := utf8.DecodeLastRuneInString(word[:i])
 			v.part(word[start : i-size])
 			start = i - size
-		} else if cut {
-			v.part(word[start:i])
-			start = i
-			if i >= len(word) {
-				return
-			}
 		}
 		before, previous = previous, c
 	}
+	v.part(word[start:])
 }
 
 func (v *variants) part(s string) {
 	if utf8.RuneCountInString(s) >= 2 && (!v.query || !v.mixed || digits(s)) {
-		v.emit(foldWord(nil, s))
+		v.buf = foldWord(v.buf[:0], s)
+		v.emit()
 	}
 }
 
 // class is d for digits, U for capitals and l for everything else.
-func class(r rune) rune {
+func class(r rune) byte {
 	switch {
+	case r < utf8.RuneSelf:
+		return classes[r]
 	case unicode.IsDigit(r):
 		return 'd'
 	case unicode.IsUpper(r):
@@ -157,12 +169,34 @@ func class(r rune) rune {
 	return 'l'
 }
 
+// classes are the classes of ASCII.
+var classes = func() (of [utf8.RuneSelf]byte) {
+	for c := range of {
+		switch {
+		case '0' <= c && c <= '9':
+			of[c] = 'd'
+		case 'A' <= c && c <= 'Z':
+			of[c] = 'U'
+		default:
+			of[c] = 'l'
+		}
+	}
+	return of
+}()
+
 // hasBoundary reports whether split finds anything.
 func hasBoundary(word string) bool {
-	previous := rune(0)
+	plain := 0 // length of the lower case that most words are
+	for plain < len(word) && 'a' <= word[plain] && word[plain] <= 'z' {
+		plain++
+	}
+	if plain == len(word) {
+		return false
+	}
+	previous := byte(0)
 	for i, r := range word {
 		c := class(r)
-		if i > 0 && ((c == 'd') != (previous == 'd') || c == 'U' && previous == 'l' || c == 'l' && previous == 'U' && i > 1) {
+		if c != previous && i > 0 && (c == 'd' || previous == 'd' || c == 'U' || i > 1) {
 			return true
 		}
 		previous = c
@@ -172,6 +206,9 @@ func hasBoundary(word string) bool {
 
 // period parses a year or quarter in a report: FY18, FY2018, 2023Q2, Q22023.
 func period(word string) (first, second string, ok bool) {
+	if len(word) != len("FY18") && len(word) != len("FY2018") {
+		return "", "", false
+	}
 	w := strings.ToLower(word)
 	switch {
 	case (strings.HasPrefix(w, "fy") || strings.HasPrefix(w, "cy")) && digits(w[2:]):
@@ -212,8 +249,10 @@ func foldWord(b []byte, word string) []byte {
 	for len(word) > 0 {
 		r, size := utf8.DecodeRuneInString(word)
 		switch {
+		case 'A' <= r && r <= 'Z':
+			b = append(b, byte(r)+'a'-'A')
 		case r < utf8.RuneSelf:
-			b = append(b, byte(unicode.ToLower(r)))
+			b = append(b, byte(r))
 		case r != utf8.RuneError || size > 1:
 			b = appendFolded(b, r, word[:size])
 		}

@@ -57,6 +57,7 @@ type queryWords struct {
 	idf     [64]float64    // by word
 	all     float64        // their sum
 	id      map[string]int // of every spelling of every word
+	wanted  index.FirstBytes
 	buf     []byte
 	extra   []byte
 }
@@ -89,19 +90,31 @@ func newQueryWords(w index.Words, idf map[string]float64) *queryWords {
 		q.idf[n] *= g.Weight()
 		q.all += q.idf[n]
 	}
+	for term := range q.id {
+		if term != "" {
+			q.wanted[term[0]] = true
+		}
+	}
+	for c := '0'; c <= '9'; c++ {
+		q.wanted[c] = true // for figures
+	}
 	return q
 }
 
 // in returns the words that a text contains, and those preceded within three words
 // by their neighbor in the query.
 func (q *queryWords) in(text string, initials bool, times *[64]float32) (found, pairs uint64) {
-	q.buf, q.extra = index.AppendSpellings(q.buf[:0], q.extra[:0], text, initials)
+	q.buf, q.extra = index.AppendWanted(q.buf[:0], q.extra[:0], text, initials, &q.wanted)
 	last := [64]int{}
 	position := 0
-	for _, terms := range [][]byte{q.buf, q.extra} {
+	for _, terms := range [...][]byte{q.buf, q.extra} {
 		for len(terms) > 0 {
-			end := bytes.IndexByte(terms, ' ')
 			position++
+			if terms[0] == ' ' {
+				terms = terms[1:]
+				continue
+			}
+			end := bytes.IndexByte(terms, ' ')
 			if n, ok := q.id[string(terms[:end])]; ok {
 				found |= 1 << n
 				times[n]++
