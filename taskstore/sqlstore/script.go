@@ -101,8 +101,9 @@ func (c script) joined() (string, []any) {
 const maxRowsSQLite = 64
 
 // insertRows inserts rows of equal width. On SQLite running a statement costs almost
-// nothing, but preparing it does, and it is cached: rows are inserted in powers of
-// two, so that statements repeat, instead of one per number of rows.
+// nothing, but preparing it does, and it is cached: rows of the same text are inserted
+// in powers of two, so that statements repeat, instead of one per number and mix of
+// rows.
 func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffix string) error {
 	var c script
 	if tx.Name() != sqliteDialect.name {
@@ -110,11 +111,24 @@ func insertRows(tx *gorm.DB, table string, columns []string, rows [][]any, suffi
 		return c.exec(tx)
 	}
 	for len(rows) > 0 {
-		n := 1 << (bits.Len(uint(min(len(rows), maxRowsSQLite))) - 1)
+		alike := 1
+		for alike < min(len(rows), maxRowsSQLite) && sameText(rows[0], rows[alike]) {
+			alike++
+		}
+		n := 1 << (bits.Len(uint(alike)) - 1)
 		c.insert(table, columns, rows[:n], suffix)
 		rows = rows[n:]
 	}
 	return c.exec(tx)
+}
+
+// sameText reports whether insert writes the same text for two rows.
+func sameText(a, b []any) bool {
+	return slices.EqualFunc(a, b, func(x, y any) bool {
+		s, inX := x.(raw)
+		t, inY := y.(raw)
+		return inX == inY && s == t
+	})
 }
 
 // moveTasks locks tasks, some of which may be ending, and writes what decide returns

@@ -147,27 +147,16 @@ func (s *handle) insertTasks(tx *gorm.DB, base taskBase, tasks []sheaf.NewTask) 
 			ranges++
 		}
 	}
-	var rows, done [][]any
+	rows := make([][]any, 0, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
 		if t.Kind == sheaf.KindDataflow && len(t.Payload) > maxNodePayload {
 			return fmt.Errorf("%w: the payload of node %s has %d bytes, more than %d", sheaf.ErrInvalid, t.Node, len(t.Payload), maxNodePayload)
 		}
-		row := s.taskValues(base, t, paused, unmet[t.ID], ranges)
-		if t.Done != nil {
-			done = append(done, row)
-		} else {
-			rows = append(rows, row)
-		}
+		rows = append(rows, s.taskValues(base, t, paused, unmet[t.ID], ranges))
 	}
-	parts := [][][]any{append(done, rows...)}
-	if s.d.name == sqliteDialect.name { // the text of a row that is done differs, and mixed ones are never cached
-		parts = [][][]any{done, rows}
-	}
-	for _, rows := range parts {
-		if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
-			return fmt.Errorf("insert %d tasks: %w", len(tasks), err)
-		}
+	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
+		return fmt.Errorf("insert %d tasks: %w", len(tasks), err)
 	}
 	if err := insertRows(tx, "task_deps", []string{"child_id", "parent_id", "done"}, deps, s.d.noop("child_id")); err != nil || !base.Canceled {
 		return err
