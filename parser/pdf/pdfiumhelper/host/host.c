@@ -167,9 +167,7 @@ static void begin(u32 kind) {
 	filled += 8;
 }
 
-// put is inlined for the sake of the few bytes it is mostly called with: for a known
-// length memcpy is a store, and musl's takes longer than all else done for a character.
-static inline __attribute__((always_inline)) void put(const void *p, size_t n) {
+static void put(const void *p, size_t n) {
 	if (filled - frameAt - 8 + n > PAYLOAD) _exit(EXIT_BOUND);
 	memcpy(out + filled, p, n);
 	filled += n;
