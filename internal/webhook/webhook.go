@@ -104,6 +104,7 @@ func (h Hosts) Check(address string) error {
 // Store holds the messages. Each is written in the transaction of what it reports,
 // so that none is lost, and is sent at least once.
 type Store interface {
+	AnyWebhook(ctx context.Context) (bool, error)
 	DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error)
 	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]taskstore.Delivery, error)
 	AnnounceJob(ctx context.Context, tenantID, jobID string) error
@@ -120,12 +121,15 @@ type Sender struct {
 
 	once   sync.Once
 	client *http.Client
+	asked  time.Time // when the store was last asked whether there is a webhook
+	any    bool      // what it said
 }
 
 const (
-	maxWebhooks = 100 // per round
-	parallel    = 8   // concurrent webhooks
-	batch       = 8   // messages per webhook and round
+	askEvery    = time.Second // how soon the first webhook is noticed
+	maxWebhooks = 100         // per round
+	parallel    = 8           // concurrent webhooks
+	batch       = 8           // messages per webhook and round
 	// webhookTime ends a webhook's round: a slow one gets the rest of its messages
 	// in the next round, so that the others do not wait for it.
 	webhookTime = 15 * time.Second
@@ -138,9 +142,19 @@ const (
 )
 
 // Round sends due messages and returns how many it processed. Each webhook gets its
-// messages one by one, and none after a failed one.
+// messages one by one, and none after a failed one. Rounds must not overlap.
 func (s *Sender) Round(ctx context.Context) (int, error) {
 	s.once.Do(s.begin)
+	if time.Since(s.asked) >= askEvery {
+		there, err := s.Store.AnyWebhook(ctx)
+		if err != nil {
+			return 0, err
+		}
+		s.any, s.asked = there, time.Now()
+	}
+	if !s.any {
+		return 0, nil // rounds follow each change; without webhooks they cost nothing
+	}
 	due, err := s.Store.DueWebhooks(ctx, maxWebhooks)
 	if err != nil {
 		return 0, err

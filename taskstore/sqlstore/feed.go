@@ -329,7 +329,7 @@ func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAf
 	var more []string // tenants with more than a few tasks, whose lanes and phases are read
 	for from := 0; from < len(ids) && len(more) < deepSlice; {
 		some := ids[from:min(from+seekTenants, len(ids))]
-		found, err := s.feedRows(ctx, some, seekTenants, func(id string) ([]string, []any) {
+		found, err := s.feedRows(ctx, some, seekTenants, "", func(id string) ([]string, []any) {
 			return []string{fmt.Sprintf(`SELECT id, tenant_id, lane, cost, kind, phase, place, run_at, %s FROM tasks%s
 			WHERE state='pending' AND paused=0 AND tenant_id=? AND run_at<=@now ORDER BY lane, phase, place, id LIMIT %d`, columns, s.d.byTurn, few+1)}, []any{id}
 		})
@@ -359,20 +359,21 @@ func (s *feed) Feedable(ctx context.Context, after string, window int, requeueAf
 			slice.Tenants = slice.Tenants[:from]
 		}
 	}
-	deep, err := s.feedRows(ctx, more, deepTenants, func(id string) ([]string, []any) { return s.heads(columns, window, id) })
+	// Most of a window is fed already: such rows stay in the engine.
+	deep, err := s.feedRows(ctx, more, deepTenants, " WHERE feedable=1", func(id string) ([]string, []any) { return s.heads(columns, window, id) })
 	if err != nil {
 		return slice, err
 	}
-	rows = slices.DeleteFunc(append(rows, deep...), func(r hintRow) bool { return r.Feedable == 0 })
-	slice.Hints = toHints(rows)
+	slice.Hints = toHints(append(rows, deep...))
 	slices.SortFunc(slice.Hints, func(a, b sheaf.Hint) int {
 		return cmp.Or(strings.Compare(a.TenantID, b.TenantID), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
 	})
 	return slice, nil
 }
 
-// feedRows reads a few lists of tasks per tenant, several tenants per statement.
-func (s *feed) feedRows(ctx context.Context, tenants []string, most int, lists func(id string) ([]string, []any)) (rows []hintRow, err error) {
+// feedRows reads a few lists of tasks per tenant, several tenants per statement, and
+// returns the rows that where selects, or all.
+func (s *feed) feedRows(ctx context.Context, tenants []string, most int, where string, lists func(id string) ([]string, []any)) (rows []hintRow, err error) {
 	for some := range slices.Chunk(tenants, most) {
 		var parts []string
 		var args []any
@@ -381,7 +382,7 @@ func (s *feed) feedRows(ctx context.Context, tenants []string, most int, lists f
 			parts, args = append(parts, of...), append(args, with...)
 		}
 		found, err := all[hintRow](s.read(ctx), s.sql("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch, feedable FROM ("+
-			together(parts)+") x"), args...)
+			together(parts)+") x"+where), args...)
 		if err != nil {
 			return nil, err
 		}

@@ -191,6 +191,12 @@ func (s *webhooks) PingWebhook(ctx context.Context, w *taskstore.Webhook) (*task
 	return get(s.write(ctx), "webhook", w.ID, deliveryRow.toDomain, "webhook_id=? AND event_id=?", w.ID, id)
 }
 
+// AnyWebhook reports whether any tenant has an enabled webhook.
+func (s *webhooks) AnyWebhook(ctx context.Context) (bool, error) {
+	found, err := first[int](s.read(ctx), "SELECT 1 FROM webhooks WHERE enabled=1 LIMIT 1")
+	return found != nil, err
+}
+
 // DueWebhooks lists enabled webhooks, with their secrets, that have something
 // to send now and are not waiting after a failure.
 func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error) {
