@@ -367,7 +367,7 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 			for _, h := range hints {
 				cost, latest = cost+h.Cost, h.Cost
 			}
-			if status == "empty" || status == "last" || status == "capped" {
+			if slices.Contains([]string{"empty", "last", "capped", "filled"}, status) {
 				leave = p.act
 			}
 			delta := cost - p.picks*p.charge
@@ -380,9 +380,13 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 		}
 		if len(settle) > 1 {
 			k := s.keys
-			err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round()}, settle...).Err()
-			if err != nil && failed == nil {
+			active, err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round(), k.wakeups()}, settle...).Int()
+			switch {
+			case failed != nil:
+			case err != nil:
 				failed = wrap(ctx, "settle", err)
+			case active == 0:
+				return got, nil // a pick would find nobody
 			}
 		}
 		if failed != nil {

@@ -7,15 +7,15 @@
 -- KEYS[4]  {sched}:act     HASH tenant → number of its latest activation by a version before
 -- KEYS[5]  {sched}:cost    HASH tenant → cost of its latest task
 -- KEYS[6]  {sched}:round   HASH tenant → number of its latest activation
+-- KEYS[7]  {sched}:bell    LIST of wake-ups
 -- ARGV[1]  stride
 -- ARGV[2…] per tenant five: tenant; cost to add to its charge, may be negative;
 --          weight; cost of the latest task taken, 0 for none; activation number
 --          to let it go, '' to let it stay. A tenant that was activated since
 --          has another number and stays: it may have work that the take did not see.
--- returns  the number of tenants that left
+-- returns  the number of tenants that stay, whose turn may be next
 redis.call('ZREM', KEYS[2], '') -- frees nothing; see pick on Redis without memory
 local vt = tonumber(redis.call('GET', KEYS[3]) or '0')
-local left = 0
 for i = 2, #ARGV, 5 do
   local tenant, delta, weight, latest, act = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4]
   local pass = redis.call('ZSCORE', KEYS[1], tenant)
@@ -36,7 +36,10 @@ for i = 2, #ARGV, 5 do
     if tonumber(pass) > vt then
       redis.call('ZADD', KEYS[2], pass, tenant)
     end
-    left = left + 1
   end
 end
-return left
+local active = redis.call('ZCARD', KEYS[1])
+if active == 0 then
+  redis.call('DEL', KEYS[7]) -- nobody to wake; whatever comes wakes anew
+end
+return active

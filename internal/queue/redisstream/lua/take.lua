@@ -24,7 +24,8 @@
 -- ARGV[10] ms by which what begins a document ages later
 -- ARGV[11…] kinds to skip
 -- returns  {'ok', {index of the lane from 1, entry id, {field, value, …}}, …},
---          the same with 'last' when no more wait, {'empty'}, {'capped'}, or
+--          the same with 'last' when no more wait and with 'filled' when more
+--          wait and the cap allows none of them, {'empty'}, {'capped'}, or
 --          {'skipped'} when only skipped kinds wait
 local free = tonumber(ARGV[3]) - redis.call('SCARD', KEYS[1])
 if free <= 0 then
@@ -205,5 +206,6 @@ elseif #chosen == free then
   -- Those whose place it is may serve another tenant then, while others wait. Of
   -- kinds that are skipped here others may take some; a wake-up in vain is one take.
   redis.call('SET', KEYS[2], '1')
+  out[1] = 'filled'
 end
 return out
