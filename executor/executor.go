@@ -57,11 +57,17 @@ type Store interface {
 	edits.Reserver
 }
 
-// Documents lists the documents whose headings this process holds in memory.
-func (e *Executor) Documents() []string { return e.outlines.documents() }
+// Documents lists the documents of which this process holds something in memory. One
+// may be listed twice.
+func (e *Executor) Documents() []string {
+	return append(e.outlines.documents(), e.recent.documents()...)
+}
 
 // Forget drops what this process holds in memory for the documents.
-func (e *Executor) Forget(documents []string) { e.outlines.forget(documents) }
+func (e *Executor) Forget(documents []string) {
+	e.outlines.forget(documents)
+	e.recent.forget(documents)
+}
 
 // Observer is told how long stages take.
 type Observer interface {
@@ -144,6 +150,7 @@ type Executor struct {
 	beside   *indexset.Member
 	loaders  *sync.Map // tag sets by model id
 	outlines *outlines
+	recent   *recent
 	services *services           // shared by the copies that tasks are pinned to
 	parse    *semaphore.Weighted // tasks in each of these stages
 	embed    *semaphore.Weighted
@@ -155,7 +162,8 @@ func New(cfg Config) *Executor {
 	cfg.setDefaults()
 	e := &Executor{
 		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
-		parse: semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
+		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
+		parse:  semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}

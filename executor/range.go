@@ -41,9 +41,9 @@ func (e *Executor) processParse(ctx context.Context, t *sheaf.Task) (done taskst
 	if err != nil {
 		return done, err
 	}
-	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
+	doc, err := e.recent.document(ctx, t)
 	if err != nil {
-		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+		return done, err
 	}
 	run := e.newRun(t)
 	if e.model != nil && enrich.Fingerprint(payload.Config, e.cfg.Chat.Model()) != "" {
