@@ -372,7 +372,7 @@ func (b *bench) fleetEngines(ctx context.Context) error {
 	const rounds = 2
 	for round := range rounds {
 		err := b.servedByFleet(ctx, fmt.Sprintf("engines%d", round), func(s *server, parts map[string]int) error {
-			before := map[string]time.Duration{}
+			before, compiled := map[string]time.Duration{}, compileTime(parts["es"])
 			for name, pid := range parts {
 				before[name] = cpuTime(pid)
 			}
@@ -384,6 +384,9 @@ func (b *bench) fleetEngines(ctx context.Context) error {
 			for name, pid := range parts {
 				costs[name] += (cpuTime(pid) - before[name]).Seconds() * 1e3
 			}
+			compiling := (compileTime(parts["es"]) - compiled).Seconds() * 1e3
+			costs["es"] -= compiling
+			costs["compiling"] += compiling
 			return nil
 		})
 		if err != nil {
@@ -397,6 +400,7 @@ func (b *bench) fleetEngines(ctx context.Context) error {
 		}
 		b.atMost("fleet.engines."+e.row, sum/float64(total.pages), "CPU-ms/page", e.most, "")
 	}
+	b.tell("fleet.engines.es.compiling", costs["compiling"]/float64(total.pages), "CPU-ms/page", "of its Java, beside the row above")
 	b.tell("fleet.engines.executor", costs["executor"]/float64(total.pages), "CPU-ms/page", fmt.Sprintf("%d rounds, %.0f pages/s; %s; load %s", rounds, total.rate(), total.note, load()))
 	return nil
 }
