@@ -24,10 +24,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 const (
-	modulePath = "parser/pdf/pdfiumwasm/module/pdfium.wasm"
+	modulePath = "parser/pdf/pdfiumwasm/module/pdfium.wasm.zst"
 	hostPath   = "parser/pdf/pdfiumhelper/host/host.c"
 )
 
@@ -75,9 +77,9 @@ func (b *build) run() error {
 	if err := b.look(); err != nil {
 		return err
 	}
-	module, err := os.ReadFile(modulePath)
+	module, err := readModule()
 	if err != nil {
-		return fmt.Errorf("run this in the root of the repository: %w", err)
+		return err
 	}
 	b.flags = append(append([]string{}, flags...), memoryBase(output(b.cc, "-dumpmachine")))
 	moduleSum := fmt.Sprintf("%x", sha256.Sum256(module))
@@ -121,8 +123,26 @@ func (b *build) run() error {
 	if err := errors.Join(os.Chmod(program, 0o755), os.Rename(filepath.Join(tmp, "sum"), b.out+".sha256"), os.Rename(program, b.out)); err != nil {
 		return err
 	}
-	fmt.Printf("%s  %s (%.1f MB)\n%s  %s\n", sum, b.out, float64(len(made))/1e6, moduleSum, modulePath)
+	fmt.Printf("%s  %s (%.1f MB)\n%s  %s\n", sum, b.out, float64(len(made))/1e6, moduleSum, "pdfium.wasm")
 	return nil
+}
+
+// readModule returns the module that the program is made of.
+func readModule() ([]byte, error) {
+	packed, err := os.ReadFile(modulePath)
+	if err != nil {
+		return nil, fmt.Errorf("run this in the root of the repository: %w", err)
+	}
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	module, err := d.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", modulePath, err)
+	}
+	return module, nil
 }
 
 // look reports what must be installed.

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Command build makes pdfium.wasm, the module that the engine runs, from the one in
-// go-pdfium. See README.md.
+// Command build makes pdfium.wasm.zst, the module that the engine runs, compressed,
+// from the one in go-pdfium. See README.md.
 package main
 
 import (
@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // source is the module to start from.
@@ -39,7 +41,7 @@ var called = []string{"FPDF_FILEACCESS_Create", "FPDF_FILEACCESS_Size", "FPDF_In
 
 func main() {
 	tools := flag.String("binaryen", "", "folder with wasm-as, wasm-merge and wasm-opt; default $PATH")
-	out := flag.String("o", "pdfium.wasm", "the module to write")
+	out := flag.String("o", "pdfium.wasm.zst", "the compressed module to write")
 	flag.Parse()
 	if err := run(*tools, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
@@ -108,18 +110,28 @@ func run(tools, out string) error {
 		func() error {
 			return tool("wasm-opt", append(slices.Clone(optimise), at("swapped.wasm"), "-o", at("small.wasm"))...)
 		},
-		func() error { return step(at("small.wasm"), out, (*module).joinData) },
+		func() error { return step(at("small.wasm"), at("done.wasm"), (*module).joinData) },
 	} {
 		if err := do(); err != nil {
 			return err
 		}
 	}
-	b, err := os.ReadFile(out)
+	b, err := os.ReadFile(at("done.wasm"))
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%x  %s  %d bytes\n", sha256.Sum256(b), out, len(b))
-	return nil
+	fmt.Printf("%x  pdfium.wasm  %d bytes\n", sha256.Sum256(b), len(b))
+	return pack(b, out)
+}
+
+// pack writes a module compressed.
+func pack(module []byte, out string) error {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(8<<20))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return os.WriteFile(out, e.EncodeAll(module, nil), 0o644)
 }
 
 func readSource() ([]byte, error) {
