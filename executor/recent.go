@@ -27,7 +27,7 @@ type recentDoc struct {
 }
 
 const (
-	recentFor  = 2 * time.Second
+	recentFor  = 5 * time.Second
 	maxRecents = 64
 )
 

@@ -1,6 +1,6 @@
 // Package docx is the format of Word documents (ISO/IEC 29500): headings,
-// lists, tables, notes, text boxes and descriptions of pictures, as the text
-// reads with all tracked changes accepted. It runs in the parser's child process.
+// lists, tables, notes, text boxes, diagrams and descriptions of pictures, as the
+// text reads with all tracked changes accepted. It runs in the parser's child process.
 package docx
 
 import (
@@ -17,6 +17,7 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/diagram"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
@@ -26,7 +27,7 @@ import (
 )
 
 const (
-	version = 3 // changes whenever the same file would yield other blocks
+	version = 4 // changes whenever the same file would yield other blocks
 	// maxBlocks limits what empty markup can produce: a 5,000-page book has some
 	// 100,000 paragraphs.
 	maxBlocks = 500_000
@@ -80,7 +81,14 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 		}
 		defer p.Close()
 		return chart.Read(p)
-	}}
+	}, diagram: func(id string) []string {
+		p, err := z.Part(rels[id].Target, zipfile.MaxPartBytes)
+		if err != nil {
+			return nil
+		}
+		defer p.Close()
+		return diagram.Points(p)
+	}, diagrams: map[string]bool{}}
 	var notes []string
 	for _, rel := range rels {
 		switch rel.Type {
@@ -105,13 +113,38 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 	if r.bare > 0 {
 		r.warn("images_ignored", strconv.Itoa(r.bare)+" pictures have no description, so search does not find them by what they show; describe them in Word (alternative text), or set ocr_pictures where they hold text.")
 	}
+	var embedded bool
 	for _, rel := range rels {
-		if rel.Type == "aFChunk" {
-			r.warn("embedded_ignored", "The document includes another file, which was not read; upload that file as well.")
-			break
+		switch rel.Type {
+		case "aFChunk":
+			embedded = true
+		case "comments":
+			if n := countComments(z, rel.Target); n > 0 {
+				r.warn("comments_ignored", fmt.Sprintf("Comments of reviewers (%d) were not read: they are no part of the text.", n))
+			}
 		}
 	}
+	if embedded {
+		r.warn("embedded_ignored", "The document includes another file, which was not read; upload that file as well.")
+	}
 	return &whole.Content{Blocks: r.out, Metadata: z.Properties(), Warnings: r.warnings}, nil
+}
+
+func countComments(z *zipfile.Archive, part string) (n int) {
+	p, err := z.Part(part, zipfile.MaxPartBytes)
+	if err != nil {
+		return 0
+	}
+	defer p.Close()
+	for s := xmlscan.New(p); ; {
+		k, err := s.Next()
+		if err != nil || k == xmlscan.EOF {
+			return n
+		}
+		if k == xmlscan.Start && string(s.Name()) == "comment" {
+			n++
+		}
+	}
 }
 
 // style holds the properties that a paragraph style gives its paragraphs.
@@ -242,6 +275,8 @@ type reader struct {
 	blocks   int
 	notes    bool
 	chart    func(id string) *sheaf.Table
+	diagram  func(id string) []string
+	diagrams map[string]bool // ids of those already read
 	z        *zipfile.Archive
 	rels     map[string]zipfile.Rel // of the part being read
 
@@ -396,6 +431,15 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				if id := s.RelID(); id != "" {
 					if t := r.chart(id); t != nil {
 						if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: t}); err != nil {
+							return err
+						}
+					}
+				}
+			case "relIds":
+				if id := s.Attr("dm"); id != "" && !r.diagrams[id] {
+					r.diagrams[id] = true
+					for _, text := range r.diagram(id) {
+						if err := r.add(sheaf.Block{Kind: sheaf.BlockParagraph, Text: text}); err != nil {
 							return err
 						}
 					}

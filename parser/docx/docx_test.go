@@ -48,6 +48,33 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 	}
 }
 
+// The text of a diagram stands where the diagram does, once. Comments are named, not
+// read.
+func TestDiagramsAreReadAndCommentsNamed(t *testing.T) {
+	document := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="d1" Type="x/diagramData" Target="diagrams/data1.xml"/><Relationship Id="c" Type="x/comments" Target="comments.xml"/></Relationships>`,
+		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r></w:p><w:p><w:r><w:drawing><dgm:relIds r:dm="d1" r:lo="x"/></w:drawing></w:r></w:p><w:p><w:r><w:drawing><dgm:relIds r:dm="d1"/></w:drawing><w:drawing><dgm:relIds r:dm="none"/></w:drawing></w:r></w:p><w:p><w:r><w:t>After</w:t></w:r></w:p></w:body></w:document>`,
+		"word/diagrams/data1.xml", `<dgm:dataModel><dgm:ptLst><dgm:pt modelId="1"/><dgm:pt modelId="2"><dgm:t><a:p><a:r><a:t>Sow in </a:t></a:r><a:r><a:t>March</a:t></a:r></a:p></dgm:t></dgm:pt><dgm:pt><dgm:t><a:p><a:r><a:t>Reap</a:t></a:r></a:p><a:p><a:r><a:t>in August</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:ptLst></dgm:dataModel>`,
+		"word/comments.xml", `<w:comments><w:comment w:id="0" w:author="A"><w:p><w:r><w:t>Really?</w:t></w:r></w:p></w:comment></w:comments>`,
+	)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}), document, options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range units[0].Blocks {
+		got = append(got, b.Text)
+	}
+	if want := []string{"Before", "Sow in March", "Reap\nin August", "After"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	warnings := append(slices.Clone(plan.Warnings), units[0].Warnings...)
+	if len(warnings) != 1 || warnings[0].Code != "comments_ignored" || !strings.Contains(warnings[0].Message, "(1)") {
+		t.Errorf("warnings %+v", warnings)
+	}
+}
+
 func TestEmptyFileIsAFailure(t *testing.T) {
 	if _, _, err := formattest.Read(t, New(ocr.Config{}), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")

@@ -258,6 +258,8 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 			notes = append(notes, rel.Target)
 		case "diagramData":
 			diagrams = append(diagrams, id)
+		case "comments":
+			w.warnings = append(w.warnings, sheaf.Warning{Code: "comments_ignored", Page: n, Message: "The slide has comments of reviewers, which were not read: they are no part of it."})
 		}
 	}
 	if err := w.read(b); err != nil {

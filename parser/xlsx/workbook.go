@@ -76,6 +76,11 @@ type workbook struct {
 	looks   *looks // nil unless the workbook is of moderate size
 
 	moderate bool // see isModerate
+
+	besides       map[string][]besideTable // by sheet's part, once read
+	besideRows    int
+	besideBytes   int
+	besideClipped bool
 }
 
 // stringTable holds the shared strings in one block: a million small strings would

@@ -1,6 +1,6 @@
 // Package xlsx is the format of Excel workbooks (ISO/IEC 29500): each visible sheet
-// is a table, and rows are numbered continuously across sheets. A workbook of more
-// than one range is read once, during planning, and split into shards: reading
+// is a table, followed by one of its text boxes and one of its notes, and rows are
+// numbered continuously across all. A workbook of more than one range is read once, during planning, and split into shards: reading
 // cannot start in the middle of a worksheet. It runs in the parser's child process.
 package xlsx
 
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	version = 3 // changes whenever the same file would yield other blocks
+	version = 4 // changes whenever the same file would yield other blocks
 	// headRows is how far from a sheet's top its header row may be.
 	headRows = 8
 	// lookRows is the number of rows from which the header is guessed.
@@ -197,6 +197,18 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 		if begun {
 			d.types = append(d.types, coltype.Pack(types.Types()))
 		}
+		for _, t := range d.beside(sh) {
+			types = coltype.Inferrer{}
+			if err := table(t.name, slices.Clone(t.columns)); err != nil {
+				return 0, nil, err
+			}
+			for _, r := range t.rows {
+				if err := put(slices.Clone(r)); err != nil {
+					return 0, nil, err
+				}
+			}
+			d.types = append(d.types, coltype.Pack(types.Types()))
+		}
 	}
 	if rows == 0 && len(warnings) > 0 {
 		return 0, nil, zipfile.Invalid("xlsx", "none of its sheets can be read")
@@ -204,10 +216,22 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	if hidden > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "hidden_sheets", Message: fmt.Sprintf("%d hidden sheets were not read; unhide them in Excel to have them searched.", hidden)})
 	}
+	if d.w.besideClipped {
+		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the others were not read.", maxBesideRows, maxBesideBytes>>20)})
+	}
 	if d.w.charts+d.w.images > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts and %d pictures were not read.", d.w.charts, d.w.images)})
 	}
 	return rows, warnings, nil
+}
+
+// beside returns the tables that follow a sheet's. Methods for which a row is a
+// question or a set of tags have no use for them.
+func (d *document) beside(sh sheet) []besideTable {
+	if m := d.options.Config.ChunkMethod.V; m == "qa" || m == "tag" {
+		return nil
+	}
+	return d.w.beside(sh)
 }
 
 // header finds the row that names the columns, -1 for none. A defined table

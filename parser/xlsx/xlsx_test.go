@@ -38,6 +38,7 @@ func TestEmptyFileIsAFailure(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add(sample())
+	f.Add(annotated(`<worksheet><sheetData/></worksheet>`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _, _ = formattest.Read(t, New(), b, options, rows.New()) // it checks what it reads
 	})

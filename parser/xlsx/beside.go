@@ -1,0 +1,150 @@
+package xlsx
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/diagram"
+	"sheaf/parser/internal/xmlscan"
+	"sheaf/parser/internal/zipfile"
+)
+
+// besideTable is a table of what a sheet shows outside its cells.
+type besideTable struct {
+	name    string
+	columns []string
+	rows    [][]string
+}
+
+// Limits of what is read beside the cells of a workbook.
+const (
+	maxBesideRows  = 100_000
+	maxBesideBytes = 16 << 20
+)
+
+// threadedMark begins the note that Excel writes beside a threaded comment, for
+// versions that know none.
+const threadedMark = "[Threaded comment]"
+
+// beside returns the text boxes and diagrams over a sheet, and its notes and comments.
+// Parts that are damaged are read up to the damage: the cells are what counts.
+func (w *workbook) beside(sh sheet) (tables []besideTable) {
+	if read, ok := w.besides[sh.part]; ok {
+		return read
+	}
+	var shapes, notes [][]string
+	add := func(to *[][]string, row ...string) {
+		for _, c := range row {
+			w.besideBytes += len(c)
+		}
+		if w.besideRows++; w.besideRows > maxBesideRows || w.besideBytes > maxBesideBytes {
+			w.besideClipped = true
+			return
+		}
+		*to = append(*to, row)
+	}
+	rels := w.z.Rels(sh.part)
+	for _, id := range slices.Sorted(maps.Keys(rels)) { // the same order on every read
+		switch rel := rels[id]; rel.Type {
+		case "drawing":
+			texts, diagrams := w.shapes(rel.Target)
+			for _, t := range texts {
+				add(&shapes, t)
+			}
+			for _, t := range w.diagrams(rel.Target, diagrams) {
+				add(&shapes, t)
+			}
+		case "comments", "threadedComment":
+			for _, n := range w.notes(rel.Target) {
+				if rel.Type != "comments" || !strings.HasPrefix(n[1], threadedMark) {
+					add(&notes, n[0], n[1])
+				}
+			}
+		}
+	}
+	if len(shapes) > 0 {
+		tables = append(tables, besideTable{sh.name + ": text boxes", []string{"Text"}, shapes})
+	}
+	if len(notes) > 0 {
+		tables = append(tables, besideTable{sh.name + ": notes", []string{"Cell", "Note"}, notes})
+	}
+	if w.besides == nil {
+		w.besides = map[string][]besideTable{}
+	}
+	w.besides[sh.part] = tables
+	return tables
+}
+
+func (w *workbook) shapes(part string) (texts, diagrams []string) {
+	p, err := w.z.Part(part, zipfile.MaxPartBytes)
+	if err != nil {
+		return nil, nil
+	}
+	defer p.Close()
+	return diagram.Shapes(p)
+}
+
+// diagrams returns the text of each diagram of a drawing, its points on lines.
+func (w *workbook) diagrams(drawing string, ids []string) (texts []string) {
+	rels := w.z.Rels(drawing)
+	for _, id := range slices.Compact(ids) {
+		p, err := w.z.Part(rels[id].Target, zipfile.MaxPartBytes)
+		if err != nil {
+			continue
+		}
+		if points := diagram.Points(p); len(points) > 0 {
+			texts = append(texts, strings.Join(points, "\n"))
+		}
+		_ = p.Close()
+	}
+	return texts
+}
+
+// notes reads a part of notes or of threaded comments: the cell and the text of each.
+func (w *workbook) notes(part string) (notes [][2]string) {
+	p, err := w.z.Part(part, zipfile.MaxPartBytes)
+	if err != nil {
+		return nil
+	}
+	defer p.Close()
+	cell, in, threaded := "", 0, false
+	var text strings.Builder
+	for s := xmlscan.New(p); len(notes) < maxBesideRows; {
+		k, err := s.Next()
+		if err != nil || k == xmlscan.EOF {
+			break
+		}
+		switch name := string(s.Name()); k {
+		case xmlscan.Start:
+			switch name {
+			case "comment", "threadedComment":
+				cell, threaded = clean.Line(clean.Clip(s.Attr("ref"), 32)), name == "threadedComment"
+				text.Reset()
+			case "rPh":
+				_ = s.Skip() // phonetic; Next reports an error again
+			case "t", "text":
+				if name == "t" || threaded {
+					in++
+				}
+			}
+		case xmlscan.Text:
+			if in > 0 && text.Len() < maxCellBytes {
+				text.Write(s.Text())
+			}
+		case xmlscan.End:
+			switch name {
+			case "t", "text":
+				if name == "t" || threaded {
+					in = max(0, in-1)
+				}
+			case "comment", "threadedComment":
+				if t := clean.Lines(clean.Clip(text.String(), maxCellBytes)); t != "" {
+					notes = append(notes, [2]string{cell, t})
+				}
+			}
+		}
+	}
+	return notes
+}
