@@ -8,7 +8,7 @@ COMMIT ?= $(shell git describe --always --exclude='*' --abbrev=40 --dirty 2>/dev
 DATE ?= $(shell git log -1 --format=%cI 2>/dev/null)
 BUILD := sheaf/internal/buildinfo
 
-.PHONY: help build helper embedded size run test lint fuzz bench atscale services services-down samples openapi screenshots chaos hostile
+.PHONY: help build helper embedded size run test lint fuzz bench atscale services services-down images samples openapi screenshots chaos hostile
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -62,6 +62,9 @@ services: ## start private MariaDB, PostgreSQL, Redis, MinIO and Elasticsearch; 
 
 services-down: ## stop them
 	@scripts/services.sh down $(SERVICES)
+
+images: ## build the images of deploy/Dockerfile and try each, without Docker; IMAGES names some of small, models and office; needs root on Debian
+	scripts/images.sh $(IMAGES)
 
 samples: ## make the sample documents anew from samples/handbook.md
 	go run ./samples/make
