@@ -314,7 +314,8 @@ func (e *Embedder) runChild(ctx context.Context, ready func()) error {
 	cmd := exec.Command(e.program, "-child", "-dir", c.Store.Dir, "-model", c.Model.Name, "-threads", strconv.Itoa(c.Threads), "-memory", strconv.FormatInt(c.MemoryBytes, 10))
 	cmd.ExtraFiles = []*os.File{e.socket}
 	cmd.Stderr = logs
-	cmd.Env = []string{"OMP_NUM_THREADS=1", "GOMAXPROCS=" + strconv.Itoa(c.Threads), "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}
+	// ONNX Runtime reports to Microsoft what it runs unless it is told not to.
+	cmd.Env = []string{"OMP_NUM_THREADS=1", "ORT_DISABLE_TELEMETRY=1", "GOMAXPROCS=" + strconv.Itoa(c.Threads), "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}
 	cmd.SysProcAttr = withParent()
 	cmd.WaitDelay = time.Second
 	input, err := cmd.StdinPipe() // closes with this process, where the system has no death signal

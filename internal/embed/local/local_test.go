@@ -395,6 +395,23 @@ func TestProgramEndsWithItsParent(t *testing.T) {
 	awaitGone(t, pid)
 }
 
+// ONNX Runtime keeps what it is about to report in a database in the user's
+// cache folder, open for as long as it runs.
+func TestProgramReportsNothingToItsVendor(t *testing.T) {
+	store, program := install(t)
+	e := open(t, Config{Store: store, Model: model(t, small), Program: program})
+	folder := fmt.Sprintf("/proc/%d/fd", e.childPID())
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if path, _ := os.Readlink(filepath.Join(folder, f.Name())); strings.Contains(path, ".onnxruntime") {
+			t.Errorf("the program writes %s", path)
+		}
+	}
+}
+
 func TestClosedEmbedderLeavesNothing(t *testing.T) {
 	store, program := install(t)
 	e := open(t, Config{Store: store, Model: model(t, small), Program: program})
