@@ -232,3 +232,19 @@ func TestSearchIsFilteredByLanguageKeywordAndTag(t *testing.T) {
 		t.Errorf("an empty tag: %s %s", resp.Status, b)
 	}
 }
+
+// What planning warns of concerns the whole document, and stays on it when it is
+// published, parsed again, and made of what was read before.
+func TestWarningsOfAPlanStayOnTheDocument(t *testing.T) {
+	s := start(t, nil)
+	d := s.upload("rows.csv", "text/csv", `{}`, "crop,tons\nquince,2\npear,3,4\nplum\n")
+	for version := 1; ; version++ {
+		if d = s.doc(d.ID); d.Generation != version || d.State != sheaf.DocSucceeded || len(d.Warnings) != 1 || d.Warnings[0].Code != "ragged_rows" {
+			t.Errorf("version %d is %s with the warnings %+v", d.Generation, d.State, d.Warnings)
+		}
+		if version == 3 {
+			break
+		}
+		s.reparse("default")
+	}
+}

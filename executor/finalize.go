@@ -103,6 +103,18 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 	var firstFailure *sheaf.Failure
 	documents := 0 // that came out of an archive
 	nodes := nodeEnds(tasks)
+	warn := func(ws []sheaf.Warning) {
+		for _, w := range ws {
+			if len(out.Warnings) < maxDocumentWarnings && !slices.Contains(out.Warnings, w) {
+				out.Warnings = append(out.Warnings, w)
+			}
+		}
+	}
+	for _, t := range tasks { // first, what concerns the whole document
+		if t.Kind == sheaf.KindPlan && t.State == sheaf.TaskDone {
+			warn(t.Result.Warnings)
+		}
+	}
 	for _, t := range tasks {
 		if !covers(t) {
 			continue
@@ -114,9 +126,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 			out.Chunks += t.Result.Chunks
 			out.Tokens += t.Result.Tokens
 			documents += t.Result.Documents
-			if len(out.Warnings) < maxWarnings {
-				out.Warnings = append(out.Warnings, t.Result.Warnings...)
-			}
+			warn(t.Result.Warnings)
 		default: // dead, or canceled by an admin: its units were not read
 			f := t.Failure
 			if f == nil {
@@ -131,7 +141,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 			ledgers = append(ledgers, sheaf.Ledger{{From: t.Range.From, To: t.Range.To, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message}})
 		}
 	}
-	out.Warnings = append(out.Warnings, nodes.warnings...)
+	warn(nodes.warnings)
 	ledger := sheaf.MergeLedgers(ledgers...)
 	if wanted, err := sheaf.SelectUnits(doc.ParseConfig.Pages.V, doc.Units); err == nil {
 		for _, r := range ledger.Missing(wanted) {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"testing"
 
 	"sheaf"
@@ -55,6 +56,39 @@ func TestNoGenerationSucceedsWithoutAVerdictOnEveryUnit(t *testing.T) {
 		if got.State != c.state || code != c.code || got.Ledger != c.count {
 			t.Errorf("%s: %s %q %+v, want %s %q %+v", name, got.State, code, got.Ledger, c.state, c.code, c.count)
 		}
+	}
+}
+
+// A document shows what its plan and its ranges warn of, each thing once.
+func TestWarningsOfThePlanAreKept(t *testing.T) {
+	warning := func(code string, page int) sheaf.Warning {
+		return sheaf.Warning{Code: code, Message: code, Page: page}
+	}
+	task := func(kind sheaf.TaskKind, state sheaf.TaskState, ws ...sheaf.Warning) sheaf.Task {
+		return sheaf.Task{Kind: kind, State: state, Range: sheaf.Range{From: 1, To: 1}, Result: sheaf.TaskResult{
+			Chunks: 1, Ledger: sheaf.Ledger{{From: 1, To: 1, Status: sheaf.UnitOK}}, Warnings: ws,
+		}}
+	}
+	got := outcome(&sheaf.Document{Units: 1}, []sheaf.Task{
+		task(sheaf.KindParse, sheaf.TaskDone, warning("blurred", 1), warning("hidden", 0)),
+		task(sheaf.KindParse, sheaf.TaskSuperseded, warning("former", 1)),
+		task(sheaf.KindPlan, sheaf.TaskSuperseded, warning("former plan", 0)),
+		task(sheaf.KindPlan, sheaf.TaskDone, warning("hidden", 0), warning("ragged", 0)),
+	})
+	if want := []sheaf.Warning{warning("hidden", 0), warning("ragged", 0), warning("blurred", 1)}; !slices.Equal(got.Warnings, want) {
+		t.Errorf("got %v, want %v", got.Warnings, want)
+	}
+
+	var many []sheaf.Task
+	for n := range 10 {
+		t := task(sheaf.KindParse, sheaf.TaskDone)
+		for page := range maxWarnings {
+			t.Result.Warnings = append(t.Result.Warnings, warning("w", n*maxWarnings+page+1))
+		}
+		many = append(many, t)
+	}
+	if got := outcome(&sheaf.Document{Units: 1}, many); len(got.Warnings) != maxDocumentWarnings {
+		t.Errorf("%d warnings", len(got.Warnings))
 	}
 }
 

@@ -90,7 +90,7 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (done taskstore.Co
 	if err != nil {
 		return done, err
 	}
-	return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+	return plan.completion(), nil
 }
 
 // DryRun returns the outcome of planning the document. Nothing is stored.
@@ -102,7 +102,7 @@ func (p *Planner) DryRun(ctx context.Context, doc *sheaf.Document, ask taskstore
 	if err != nil {
 		return taskstore.Completion{}, err
 	}
-	return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+	return plan.completion(), nil
 }
 
 // DocumentPlan is the outcome of planning.
@@ -110,6 +110,15 @@ type DocumentPlan struct {
 	Result sheaf.PlanResult
 	Tasks  []sheaf.NewTask
 	Reused sheaf.Reused
+}
+
+// completion ends the plan task. Its own result keeps the warnings: publication
+// replaces those on the document, and adds them to those of the ranges.
+func (p *DocumentPlan) completion() taskstore.Completion {
+	return taskstore.Completion{
+		Plan: &p.Result, Spawn: p.Tasks,
+		Result: sheaf.TaskResult{Warnings: p.Result.Warnings[:min(len(p.Result.Warnings), maxWarnings)]},
+	}
 }
 
 // plan opens the document and cuts it. t is the task that shards are stored for; nil
@@ -474,8 +483,12 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 	result := sheaf.PlanResult{Parser: doc.Parser, Unit: doc.Unit, Units: doc.Units}
 	var ledgers []sheaf.Ledger
 	for _, t := range old {
-		if covers(t) && t.State == sheaf.TaskDone {
+		switch {
+		case t.State != sheaf.TaskDone:
+		case covers(t):
 			ledgers = append(ledgers, t.Result.Ledger)
+		case t.Kind == sheaf.KindPlan: // the file is not opened again
+			result.Warnings = append(result.Warnings, t.Result.Warnings...)
 		}
 	}
 	read := sheaf.MergeLedgers(ledgers...)
@@ -526,9 +539,9 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 		if err != nil {
 			return done, err
 		}
-		return taskstore.Completion{Plan: &plan.Result, Spawn: plan.Tasks}, nil
+		return plan.completion(), nil
 	}
-	done.Plan = &result
+	done.Plan, done.Result.Warnings = &result, result.Warnings
 	return done, nil
 }
 

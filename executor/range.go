@@ -776,8 +776,11 @@ func layoutOf(units []sheaf.UnitResult) (all []byte) {
 	return all
 }
 
-// maxWarnings bounds the warnings one range may add to its document's.
-const maxWarnings = 100
+// Limits of the warnings of a document, and of those that one task adds.
+const (
+	maxDocumentWarnings = 300
+	maxWarnings         = 100
+)
 
 func warningsOf(units []sheaf.UnitResult) []sheaf.Warning {
 	var ws []sheaf.Warning
