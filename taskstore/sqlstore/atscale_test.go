@@ -16,9 +16,10 @@ import (
 // whatever the tables hold. A backlog of 10 million rows is two hundred times that.
 const rowsPerCall = 50_000
 
-// scaleBound is the time that a call may take among many rows on any engine, on a
-// busy machine. Most take a few milliseconds.
-const scaleBound = 2 * time.Second
+// scaleBound is the time that a call may take among many rows on any engine, while
+// other tests keep the machine and its disk busy. Most take a few milliseconds;
+// reading ten million rows takes longer.
+const scaleBound = 8 * time.Second
 
 // checkCalls sends a few documents their whole way among the rows that are there and
 // looks at them as the API, the page and the keeper do. No call may read a table
