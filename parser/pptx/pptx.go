@@ -179,7 +179,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	}
 	if d.charts+d.images > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts without figures and %d pictures without description were not read; set ocr_pictures where they hold text.", d.charts, d.images)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.charts, "charts without figures", d.images, "pictures without description") + " were not read; set ocr_pictures where they hold text."})
 	}
 	if d.repeated > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "slides_repeated", Message: fmt.Sprintf("The deck lists slides again and again; each was read %d times at most, and %d were left out.", maxRepeats, d.repeated)})

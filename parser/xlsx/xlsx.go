@@ -220,7 +220,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the others were not read.", maxBesideRows, maxBesideBytes>>20)})
 	}
 	if d.w.charts+d.w.images > 0 {
-		warnings = append(warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d charts and %d pictures were not read.", d.w.charts, d.w.images)})
+		warnings = append(warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.w.charts, "charts", d.w.images, "pictures") + " were not read."})
 	}
 	return rows, warnings, nil
 }

@@ -3,6 +3,7 @@
 package clean
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -114,4 +115,16 @@ func Readable(s string) bool {
 		}
 	}
 	return false
+}
+
+// Counts writes two counts for a message, and only one if the other is 0.
+func Counts(n int, of string, m int, more string) string {
+	first, second := fmt.Sprintf("%d %s", n, of), fmt.Sprintf("%d %s", m, more)
+	switch {
+	case m == 0:
+		return first
+	case n == 0:
+		return second
+	}
+	return first + " and " + second
 }
