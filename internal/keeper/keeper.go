@@ -158,15 +158,15 @@ type Keeper struct {
 
 // loop is one periodic task.
 type loop struct {
-	name     string
-	every    time.Duration
-	limit    time.Duration // of one run, in case an engine hangs; 0 means a minute
-	late     bool          // waits before its first run too, so as not to run at every start
-	follows  bool          // also runs after changes in this or another process
-	apart    time.Duration // between such runs under steady change; 0 means as soon as they may
-	step     func(ctx context.Context) (int, error)
-	nextFunc func() time.Duration // how soon the next work is due, 0 if unknown; nil if the loop never knows
-	counts   Counts
+	name      string
+	every     time.Duration
+	limit     time.Duration // of one run, in case an engine hangs; 0 means a minute
+	late      bool          // waits before its first run too, so as not to run at every start
+	follows   bool          // also runs after changes in this or another process
+	debounced bool          // such runs are debouncePause apart under steady change
+	step      func(ctx context.Context) (int, error)
+	nextFunc  func() time.Duration // how soon the next work is due, 0 if unknown; nil if the loop never knows
+	counts    Counts
 }
 
 // Counts holds a loop's statistics since the process started.
@@ -205,7 +205,7 @@ func New(cfg Config) *Keeper {
 		cfg.Leader = queue.Always{}
 	}
 	k := &Keeper{cfg: cfg, id: sheaf.NewID(), of: 1, notified: notify.NewSignal(), refold: notify.NewSignal(), shared: map[string]taskstore.TenantLoad{}, sharedWith: map[sheaf.Lane]string{}}
-	fold := &loop{name: "fold", every: cfg.FoldEvery, follows: true, apart: debouncePause, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }}
+	fold := &loop{name: "fold", every: cfg.FoldEvery, follows: true, debounced: true, limit: 20 * time.Second, step: k.fold, nextFunc: func() time.Duration { return k.refoldIn }}
 	k.loops = []*loop{
 		{name: "promote", every: cfg.PromoteEvery, limit: 10 * time.Second, step: k.promote, nextFunc: func() time.Duration { return k.dueIn }},
 		{name: "reap", every: cfg.ReapEvery, limit: 10 * time.Second, step: k.reap},
@@ -220,10 +220,10 @@ func New(cfg Config) *Keeper {
 		k.loops = append(k.loops, fold)
 	}
 	if cfg.Feeds {
-		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, follows: true, apart: feedsApart, limit: 5 * time.Minute, step: k.feed, nextFunc: func() time.Duration { return k.emptyIn }})
+		k.loops = append(k.loops, &loop{name: "feed", every: cfg.FeedEvery, follows: true, limit: 5 * time.Minute, step: k.feed, nextFunc: func() time.Duration { return k.emptyIn }})
 	}
 	if cfg.Tell != nil {
-		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, follows: true, apart: debouncePause, step: cfg.Tell})
+		k.loops = append(k.loops, &loop{name: "tell", every: tellEvery, follows: true, debounced: true, step: cfg.Tell})
 	}
 	again := func(f func(context.Context) (bool, error)) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) {
@@ -379,11 +379,9 @@ const followPause = 10 * time.Millisecond
 // next will say about a document. A debounced loop follows the first few
 // immediately, as for a small document, and then one per debouncePause: what users
 // watch is never older than that. In measurements, folding was a twentieth of the
-// service's work around parsing. The feed may be slower to follow: executors have a
-// window of tasks before them, and one that runs empty is filled in time.
+// service's work around parsing.
 const (
-	debouncePause = 100 * time.Millisecond
-	feedsApart    = 150 * time.Millisecond
+	debouncePause = 60 * time.Millisecond
 	debounceBurst = 6 // runs that follow immediately after a quiet time
 )
 
@@ -437,13 +435,13 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 			// with a run's cost, so that under load a loop spends at most a fifth of
 			// the time following changes, and reacts fast when there is little to do.
 			follow := min(max(followPause, 4*took), limit)
-			if l.apart > 0 {
+			if l.debounced {
 				now := time.Now()
 				if burstOver.Before(now) {
 					burstOver = now
 				}
-				burstOver = burstOver.Add(l.apart)
-				follow = max(follow, min(burstOver.Sub(now)-debounceBurst*l.apart, limit))
+				burstOver = burstOver.Add(debouncePause)
+				follow = max(follow, min(burstOver.Sub(now)-debounceBurst*debouncePause, l.every))
 			}
 			pause(ctx, follow)
 		case <-ctx.Done():
