@@ -417,7 +417,7 @@ export async function view({ root, params, query, signal }) {
     const out = el("div", { class: "problems" });
     // Of the tasks that met a bad unit the last one tells most: it had it alone.
     const bad = failedRuns().map((r) => ({ r, t: tasks.filter((t) => t.range && t.range[0] <= r.from && t.range[1] >= r.to && (t.failure || t.ledger?.some((x) => x.status === "failed"))).sort((a, b) => (a.finished_at || "") < (b.finished_at || "") ? 1 : -1)[0] || null }));
-    const warnings = [...d.warnings, ...tasks.flatMap((t) => t.warnings || [])];
+    const warnings = [...new Map([...d.warnings, ...tasks.flatMap((t) => t.warnings || [])].map((w) => [JSON.stringify([w.code, w.page, w.message]), w])).values()];
     if (d.failure && !bad.some(({ r }) => r.code === d.failure?.code)) out.append(problem(d.failure, failureLine(d.failure, d.unit), null));
     for (const { t, r } of bad) out.append(problem({ code: r.code || "failed", category: t?.failure?.category || "", message: r.message || "This could not be read.", retryable: true, detail: t?.failure?.detail, phase: "parse" }, located(unitsAt(d.unit || "page", r.from, r.to), r.message || "could not be read"), t, r));
     for (const t of failedTasks()) if (t.failure) out.append(problem(t.failure, located(t.range ? `${taskName(t)} of ${unitsAt(t.unit || "page", t.range[0], t.range[1])}` : taskName(t), t.failure.message), t));
