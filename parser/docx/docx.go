@@ -120,7 +120,7 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 			embedded = true
 		case "comments":
 			if n := countComments(z, rel.Target); n > 0 {
-				r.warn("comments_ignored", fmt.Sprintf("Comments of reviewers (%d) were not read: they are no part of the text.", n))
+				r.warn("comments_ignored", fmt.Sprintf("Reviewer comments (%d) were not read; they are not part of the text.", n))
 			}
 		}
 	}

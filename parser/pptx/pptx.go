@@ -259,7 +259,7 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 		case "diagramData":
 			diagrams = append(diagrams, id)
 		case "comments":
-			w.warnings = append(w.warnings, sheaf.Warning{Code: "comments_ignored", Page: n, Message: "The slide has comments of reviewers, which were not read: they are no part of it."})
+			w.warnings = append(w.warnings, sheaf.Warning{Code: "comments_ignored", Page: n, Message: "The slide's reviewer comments were not read; they are not part of it."})
 		}
 	}
 	if err := w.read(b); err != nil {

@@ -1,6 +1,7 @@
 package xlsx
 
 import (
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -24,6 +25,14 @@ const (
 	maxBesideBytes = 16 << 20
 )
 
+// besides is what was read beside the cells of a workbook.
+type besides struct {
+	tables      map[string][]besideTable // by sheet's part
+	parts       map[string]bool
+	rows, bytes int
+	clipped     bool
+}
+
 // threadedMark begins the note that Excel writes beside a threaded comment, for
 // versions that know none.
 const threadedMark = "[Threaded comment]"
@@ -31,16 +40,17 @@ const threadedMark = "[Threaded comment]"
 // beside returns the text boxes and diagrams over a sheet, and its notes and comments.
 // Parts that are damaged are read up to the damage: the cells are what counts.
 func (w *workbook) beside(sh sheet) (tables []besideTable) {
-	if read, ok := w.besides[sh.part]; ok {
+	all := &w.besides
+	if read, ok := all.tables[sh.part]; ok {
 		return read
 	}
 	var shapes, notes [][]string
 	add := func(to *[][]string, row ...string) {
 		for _, c := range row {
-			w.besideBytes += len(c)
+			all.bytes += len(c)
 		}
-		if w.besideRows++; w.besideRows > maxBesideRows || w.besideBytes > maxBesideBytes {
-			w.besideClipped = true
+		if all.rows++; all.rows > maxBesideRows || all.bytes > maxBesideBytes {
+			all.clipped = true
 			return
 		}
 		*to = append(*to, row)
@@ -70,16 +80,35 @@ func (w *workbook) beside(sh sheet) (tables []besideTable) {
 	if len(notes) > 0 {
 		tables = append(tables, besideTable{sh.name + ": notes", []string{"Cell", "Note"}, notes})
 	}
-	if w.besides == nil {
-		w.besides = map[string][]besideTable{}
+	if all.tables == nil {
+		all.tables = map[string][]besideTable{}
 	}
-	w.besides[sh.part] = tables
+	all.tables[sh.part] = tables
 	return tables
 }
 
-func (w *workbook) shapes(part string) (texts, diagrams []string) {
+// once opens a part beside the cells, and returns nil for one that is missing or was
+// opened before. Sheets have none in common: a file in which thousands share one
+// would keep a parser busy with it.
+func (w *workbook) once(part string) io.ReadCloser {
+	all := &w.besides
+	if all.clipped || all.parts[part] {
+		return nil
+	}
+	if all.parts == nil {
+		all.parts = map[string]bool{}
+	}
+	all.parts[part] = true
 	p, err := w.z.Part(part, zipfile.MaxPartBytes)
 	if err != nil {
+		return nil
+	}
+	return p
+}
+
+func (w *workbook) shapes(part string) (texts, diagrams []string) {
+	p := w.once(part)
+	if p == nil {
 		return nil, nil
 	}
 	defer p.Close()
@@ -89,9 +118,9 @@ func (w *workbook) shapes(part string) (texts, diagrams []string) {
 // diagrams returns the text of each diagram of a drawing, its points on lines.
 func (w *workbook) diagrams(drawing string, ids []string) (texts []string) {
 	rels := w.z.Rels(drawing)
-	for _, id := range slices.Compact(ids) {
-		p, err := w.z.Part(rels[id].Target, zipfile.MaxPartBytes)
-		if err != nil {
+	for _, id := range ids {
+		p := w.once(rels[id].Target)
+		if p == nil {
 			continue
 		}
 		if points := diagram.Points(p); len(points) > 0 {
@@ -104,14 +133,14 @@ func (w *workbook) diagrams(drawing string, ids []string) (texts []string) {
 
 // notes reads a part of notes or of threaded comments: the cell and the text of each.
 func (w *workbook) notes(part string) (notes [][2]string) {
-	p, err := w.z.Part(part, zipfile.MaxPartBytes)
-	if err != nil {
+	p := w.once(part)
+	if p == nil {
 		return nil
 	}
 	defer p.Close()
 	cell, in, threaded := "", 0, false
 	var text strings.Builder
-	for s := xmlscan.New(p); len(notes) < maxBesideRows; {
+	for s := xmlscan.New(p); len(notes) <= maxBesideRows; { // one more is what says that they are clipped
 		k, err := s.Next()
 		if err != nil || k == xmlscan.EOF {
 			break

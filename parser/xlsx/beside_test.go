@@ -31,7 +31,7 @@ func annotated(cells string) []byte {
 		"xl/drawings/_rels/drawing1.xml.rels", `<Relationships><Relationship Id="g" Type="x/diagramData" Target="../diagrams/data1.xml"/></Relationships>`,
 		"xl/drawings/drawing1.xml", `<xdr:wsDr>`+shape("Figures of &lt;2025&gt;", "")+shape("out of sight", ` hidden="1"`)+
 			`<mc:AlternateContent><mc:Choice>`+shape("Chosen", "")+`</mc:Choice><mc:Fallback>`+shape("Repeated", "")+`</mc:Fallback></mc:AlternateContent>`+
-			`<xdr:graphicFrame><a:graphicData><dgm:relIds r:dm="g"/></a:graphicData></xdr:graphicFrame></xdr:wsDr>`,
+			strings.Repeat(`<xdr:graphicFrame><a:graphicData><dgm:relIds r:dm="g"/></a:graphicData></xdr:graphicFrame><xdr:graphicFrame><a:graphicData><dgm:relIds r:dm="none"/></a:graphicData></xdr:graphicFrame>`, 3)+`</xdr:wsDr>`,
 		"xl/diagrams/data1.xml", `<dgm:dataModel><dgm:pt><dgm:t><a:p><a:r><a:t>Sow</a:t></a:r></a:p></dgm:t></dgm:pt><dgm:pt/><dgm:pt><dgm:t><a:p><a:r><a:t>Reap</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:dataModel>`,
 		"xl/comments1.xml", `<comments><authors><author>Ann</author></authors><commentList><comment ref="B2" authorId="0"><text><r><t>Measured </t></r><r><t>in June</t></r></text></comment><comment ref="C3"><text><t>[Threaded comment]&#10;Comment: Is this right?</t></text></comment></commentList></comments>`,
 		"xl/threadedComments/threadedComment1.xml", `<ThreadedComments><threadedComment ref="C3" id="1"><text>Is this right?</text></threadedComment><threadedComment ref="C3" parentId="1"><text>Yes.</text></threadedComment></ThreadedComments>`,

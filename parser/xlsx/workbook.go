@@ -77,10 +77,7 @@ type workbook struct {
 
 	moderate bool // see isModerate
 
-	besides       map[string][]besideTable // by sheet's part, once read
-	besideRows    int
-	besideBytes   int
-	besideClipped bool
+	besides besides
 }
 
 // stringTable holds the shared strings in one block: a million small strings would

@@ -216,8 +216,8 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	if hidden > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "hidden_sheets", Message: fmt.Sprintf("%d hidden sheets were not read; unhide them in Excel to have them searched.", hidden)})
 	}
-	if d.w.besideClipped {
-		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the others were not read.", maxBesideRows, maxBesideBytes>>20)})
+	if d.w.besides.clipped {
+		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the rest was not read.", maxBesideRows, maxBesideBytes>>20)})
 	}
 	if d.w.charts+d.w.images > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.w.charts, "charts", d.w.images, "pictures") + " were not read."})

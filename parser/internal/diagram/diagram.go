@@ -32,6 +32,11 @@ func Shapes(r io.Reader) (texts, diagrams []string) { return read(r, "sp") }
 func read(r io.Reader, each string) (texts, diagrams []string) {
 	var text strings.Builder
 	open, inText, hidden := 0, 0, false
+	put := func(b []byte) {
+		if open > 0 && text.Len() < maxText {
+			text.Write(b)
+		}
+	}
 	for s := xmlscan.New(r); len(texts) < maxTexts && len(diagrams) < maxTexts; {
 		k, err := s.Next()
 		if err != nil || k == xmlscan.EOF {
@@ -60,11 +65,11 @@ func read(r io.Reader, each string) (texts, diagrams []string) {
 					inText++
 				}
 			case "br":
-				text.WriteByte('\n')
+				put([]byte("\n"))
 			}
 		case xmlscan.Text:
-			if open > 0 && inText > 0 && text.Len() < maxText {
-				text.Write(s.Text())
+			if inText > 0 {
+				put(s.Text())
 			}
 		case xmlscan.End:
 			switch name {
@@ -73,7 +78,7 @@ func read(r io.Reader, each string) (texts, diagrams []string) {
 					inText = max(0, inText-1)
 				}
 			case "p":
-				text.WriteByte('\n')
+				put([]byte("\n"))
 			case each:
 				if open = max(0, open-1); open == 0 && !hidden {
 					if t := clean.Lines(clean.Clip(text.String(), maxText)); t != "" {
