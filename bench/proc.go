@@ -47,15 +47,33 @@ func tree(pid int) []int {
 func compileTime(pid int) (sum time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, task := range tasks {
-		b, err := os.ReadFile(task)
-		if err != nil || !bytes.Contains(b, []byte(" CompilerThre")) {
-			continue
+		if name, times := statTimes(task); strings.HasSuffix(name, " CompilerThre") {
+			sum += ticks(times[:2])
 		}
-		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		for _, f := range fields[11:13] { // utime, stime
-			n, _ := strconv.ParseInt(f, 10, 64)
-			sum += time.Duration(n) * tick
-		}
+	}
+	return sum
+}
+
+// statTimes reads the name, and the fields utime, stime, cutime and cstime, of a
+// process or thread; times is nil once it has ended.
+func statTimes(path string) (name string, times []string) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", nil
+	}
+	// The second field is the name in brackets, which may contain spaces.
+	end := bytes.LastIndexByte(b, ')')
+	_, name, _ = strings.Cut(string(b[:max(end, 0)]), "(")
+	if fields := strings.Fields(string(b[end+1:])); len(fields) >= 15 {
+		return name, fields[11:15]
+	}
+	return "", nil
+}
+
+func ticks(fields []string) (sum time.Duration) {
+	for _, f := range fields {
+		n, _ := strconv.ParseInt(f, 10, 64)
+		sum += time.Duration(n) * tick
 	}
 	return sum
 }
@@ -69,27 +87,17 @@ func cpuTime(pid int) time.Duration {
 			sum += ownTime()
 			continue
 		}
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
-		if err != nil {
+		_, times := statTimes(fmt.Sprintf("/proc/%d/stat", p))
+		if times == nil {
 			continue // it has ended; its parent's count includes it
 		}
-		// The second field is the name in brackets, which may contain spaces.
-		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-		if len(fields) < 15 {
-			continue
-		}
-		// utime, stime, cutime, cstime. The process clock has the first two to the
-		// nanosecond.
-		times := fields[11:15]
+		// The process clock has utime and stime to the nanosecond.
 		var own unix.Timespec
 		if unix.ClockGettime(processClock(p), &own) == nil {
 			sum += time.Duration(own.Nano())
 			times = times[2:]
 		}
-		for _, f := range times {
-			n, _ := strconv.ParseInt(f, 10, 64)
-			sum += time.Duration(n) * tick
-		}
+		sum += ticks(times)
 	}
 	return sum
 }

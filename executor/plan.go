@@ -541,8 +541,7 @@ func (p *Planner) planFailed(ctx context.Context, doc *sheaf.Document, ask tasks
 		}
 		return plan.completion(), nil
 	}
-	done.Plan, done.Result.Warnings = &result, result.Warnings
-	return done, nil
+	return (&DocumentPlan{Result: result, Tasks: done.Spawn}).completion(), nil
 }
 
 // repeatStage turns a task that would list a stored result into one that takes its

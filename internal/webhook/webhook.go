@@ -122,7 +122,7 @@ type Sender struct {
 	once   sync.Once
 	client *http.Client
 	asked  time.Time // when the store was last asked whether there is a webhook
-	any    bool      // what it said
+	there  bool      // what it said
 }
 
 const (
@@ -150,9 +150,9 @@ func (s *Sender) Round(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		s.any, s.asked = there, time.Now()
+		s.there, s.asked = there, time.Now()
 	}
-	if !s.any {
+	if !s.there {
 		return 0, nil // rounds follow each change; without webhooks they cost nothing
 	}
 	due, err := s.Store.DueWebhooks(ctx, maxWebhooks)
