@@ -81,14 +81,18 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 		}
 		defer p.Close()
 		return chart.Read(p)
-	}, diagram: func(id string) []string {
-		p, err := z.Part(rels[id].Target, zipfile.MaxPartBytes)
-		if err != nil {
-			return nil
-		}
-		defer p.Close()
-		return diagram.Points(p)
 	}, diagrams: map[string]bool{}}
+	r.diagram = func(id string) (texts []string) {
+		p, err := z.Part(rels[id].Target, zipfile.MaxPartBytes)
+		if err == nil {
+			defer p.Close()
+			texts, err = diagram.Points(p)
+		}
+		if err != nil {
+			r.warn("diagram_damaged", "A diagram is missing or could not be read to its end.")
+		}
+		return texts
+	}
 	var notes []string
 	for _, rel := range rels {
 		switch rel.Type {

@@ -70,7 +70,7 @@ func TestDiagramsAreReadAndCommentsNamed(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	warnings := append(slices.Clone(plan.Warnings), units[0].Warnings...)
-	if len(warnings) != 1 || warnings[0].Code != "comments_ignored" || !strings.Contains(warnings[0].Message, "(1)") {
+	if len(warnings) != 2 || warnings[0].Code != "diagram_damaged" || warnings[1].Code != "comments_ignored" || !strings.Contains(warnings[1].Message, "(1)") {
 		t.Errorf("warnings %+v", warnings)
 	}
 }

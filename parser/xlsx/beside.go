@@ -31,6 +31,7 @@ type besides struct {
 	parts       map[string]bool
 	rows, bytes int
 	clipped     bool
+	damaged     bool // a part is missing, or was read only up to its damage
 }
 
 // threadedMark begins the note that Excel writes beside a threaded comment, for
@@ -101,6 +102,7 @@ func (w *workbook) once(part string) io.ReadCloser {
 	all.parts[part] = true
 	p, err := w.z.Part(part, zipfile.MaxPartBytes)
 	if err != nil {
+		all.damaged = true
 		return nil
 	}
 	return p
@@ -112,7 +114,9 @@ func (w *workbook) shapes(part string) (texts, diagrams []string) {
 		return nil, nil
 	}
 	defer p.Close()
-	return diagram.Shapes(p)
+	texts, diagrams, err := diagram.Shapes(p)
+	w.besides.damaged = w.besides.damaged || err != nil
+	return texts, diagrams
 }
 
 // diagrams returns the text of each diagram of a drawing, its points on lines.
@@ -123,7 +127,9 @@ func (w *workbook) diagrams(drawing string, ids []string) (texts []string) {
 		if p == nil {
 			continue
 		}
-		if points := diagram.Points(p); len(points) > 0 {
+		points, err := diagram.Points(p)
+		w.besides.damaged = w.besides.damaged || err != nil
+		if len(points) > 0 {
 			texts = append(texts, strings.Join(points, "\n"))
 		}
 		_ = p.Close()
@@ -142,6 +148,7 @@ func (w *workbook) notes(part string) (notes [][2]string) {
 	var text strings.Builder
 	for s := xmlscan.New(p); len(notes) <= maxBesideRows; { // one more is what says that they are clipped
 		k, err := s.Next()
+		w.besides.damaged = w.besides.damaged || err != nil
 		if err != nil || k == xmlscan.EOF {
 			break
 		}

@@ -134,6 +134,25 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
+// A damaged part is read up to the damage, which is said, and costs no cell.
+func TestDamagedNotesAreNamed(t *testing.T) {
+	content := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="xl/workbook.xml"/></Relationships>`,
+		"xl/_rels/workbook.xml.rels", `<Relationships><Relationship Id="a" Type="x/worksheet" Target="worksheets/sheet1.xml"/></Relationships>`,
+		"xl/workbook.xml", `<workbook><sheets><sheet name="S" sheetId="1" r:id="a"/></sheets></workbook>`,
+		"xl/worksheets/sheet1.xml", `<worksheet><sheetData><row r="1"><c r="A1"><v>7</v></c></row></sheetData></worksheet>`,
+		"xl/worksheets/_rels/sheet1.xml.rels", `<Relationships><Relationship Id="n" Type="x/comments" Target="../comments1.xml"/></Relationships>`,
+		"xl/comments1.xml", `<comments><comment ref="A1"><text><t>kept</t></text></comment><comment ref="A2`,
+	)
+	got, warnings := tables(t, content)
+	if want := []string{`S 1 ["Column A"] [["7"]]`, `S: notes 2 ["Cell" "Note"] [["A1" "kept"]]`}; len(got) != 2 || got[1] != want[1] || !strings.Contains(got[0], `[["7"]]`) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if len(warnings) != 1 || warnings[0].Code != "notes_damaged" {
+		t.Errorf("warnings %+v", warnings)
+	}
+}
+
 // The notes and text boxes of real workbooks, of the corpus.
 func TestTextBesideTheCellsOfRealWorkbooks(t *testing.T) {
 	dir := os.Getenv("SHEAF_CORPUS")

@@ -216,6 +216,9 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	if hidden > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "hidden_sheets", Message: fmt.Sprintf("%d hidden sheets were not read; unhide them in Excel to have them searched.", hidden)})
 	}
+	if d.w.besides.damaged {
+		warnings = append(warnings, sheaf.Warning{Code: "notes_damaged", Message: "Some notes or text boxes are missing or could not be read to their end."})
+	}
 	if d.w.besides.clipped {
 		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the rest was not read.", maxBesideRows, maxBesideBytes>>20)})
 	}

@@ -17,19 +17,19 @@ const (
 	maxText  = 32 << 10 // bytes, of a text
 )
 
-// Points returns the texts of a diagram's data part, in the order of the file. A
-// damaged part is read up to the damage.
-func Points(r io.Reader) []string {
-	texts, _ := read(r, "pt")
-	return texts
+// Points returns the texts of a diagram's data part, in the order of the file. It reads
+// a damaged part up to the damage, which is the error.
+func Points(r io.Reader) (texts []string, err error) {
+	texts, _, err = read(r, "pt")
+	return texts, err
 }
 
 // Shapes returns the texts of a drawing's visible shapes, in the order of the file,
-// and the relationship ids of the diagrams that it shows.
-func Shapes(r io.Reader) (texts, diagrams []string) { return read(r, "sp") }
+// and the relationship ids of the diagrams that it shows, up to any damage.
+func Shapes(r io.Reader) (texts, diagrams []string, err error) { return read(r, "sp") }
 
 // read collects the text within each element of the given name.
-func read(r io.Reader, each string) (texts, diagrams []string) {
+func read(r io.Reader, each string) (texts, diagrams []string, err error) {
 	var text strings.Builder
 	open, inText, hidden := 0, 0, false
 	put := func(b []byte) {
@@ -40,7 +40,7 @@ func read(r io.Reader, each string) (texts, diagrams []string) {
 	for s := xmlscan.New(r); len(texts) < maxTexts && len(diagrams) < maxTexts; {
 		k, err := s.Next()
 		if err != nil || k == xmlscan.EOF {
-			break
+			return texts, diagrams, err
 		}
 		switch name := string(s.Name()); k {
 		case xmlscan.Start:
@@ -88,5 +88,5 @@ func read(r io.Reader, each string) (texts, diagrams []string) {
 			}
 		}
 	}
-	return texts, diagrams
+	return texts, diagrams, nil
 }
