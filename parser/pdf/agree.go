@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"reflect"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -178,6 +179,39 @@ func (r *report) stands(d decision) bool {
 func (l *edgeFact) heading(b body) bool {
 	ratio := (float32(l.quarters) + 1) / 4 / max(b.h, 1) // heights are rounded
 	return l.title && (ratio >= headingRatio || l.bold && !b.bold && ratio >= boldRatio)
+}
+
+// widest is how far around the page's body height, in quarter points, widen looks.
+// The body of one text is measured within this, and more is another text.
+const widest = 3
+
+// widen extends the body heights for which the page stands over those that would
+// give it the same blocks: a comparison that turned out otherwise often changes
+// nothing, and a range that need not be read again costs nothing.
+func (w *writer) widen() {
+	body := quarters(w.body.h)
+	at := func(q int) *writer {
+		v := &writer{sheet: w.sheet, body: w.body, outline: w.outline, least: 1, most: mostQuarters}
+		v.body.h = float32(q) / 4
+		if v.write(); !reflect.DeepEqual(v.blocks, w.blocks) {
+			return nil
+		}
+		return v
+	}
+	for w.most < min(body+widest, mostQuarters) {
+		v := at(w.most + 1)
+		if v == nil {
+			break
+		}
+		w.most = v.most
+	}
+	for w.least > max(body-widest, 1) {
+		v := at(w.least - 1)
+		if v == nil {
+			break
+		}
+		w.least = v.least
+	}
 }
 
 // edgesInTables notes which lines at the page's edges affect where tables are.

@@ -109,3 +109,49 @@ func TestRangeIsReadByThePagesAroundIt(t *testing.T) {
 		t.Errorf("%d headings as agreed, and then %s", n, again)
 	}
 }
+
+// A page has the same blocks for all body heights for which it says so, and others
+// beyond these, near its own: no range is read again in vain.
+func TestPageStandsForTheHeightsThatGiveItTheSameBlocks(t *testing.T) {
+	texts := []string{"Harvest", "The quinces were picked in the last week of October.", "3.1 Orchards", "of apples and pears", "1 See the notes", "Yields:"}
+	narrow := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		var content string
+		y := 740.0
+		for range rapid.IntRange(2, 14).Draw(rt, "lines") {
+			size := rapid.Float64Range(8, 14).Draw(rt, "size")
+			y -= size * rapid.SampledFrom([]float64{1.2, 1.2, 1.4, 2.2}).Draw(rt, "lead")
+			content += enginetest.Text(rapid.SampledFrom([]string{"F4", "F4", "F2"}).Draw(rt, "font"), size, 72, y, rapid.SampledFrom(texts).Draw(rt, "text"))
+		}
+		doc, err := shared.Open(t.Context(), enginetest.Write(t, (&enginetest.File{Pages: []enginetest.Page{{Content: content}}}).Bytes()), parser.Options{Name: "page.pdf", MediaType: parser.MediaPDF})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer doc.Close()
+		s, err := doc.(*document).read(t.Context(), 1)
+		if err != nil || s.failure != nil {
+			rt.Fatal(err, s.failure)
+		}
+		body := rapid.IntRange(30, 58).Draw(rt, "body")
+		blocks := func(q int) ([]sheaf.Block, report) {
+			r := s.layOut(decision{Quarters: q}, nil, nil, nil)
+			return s.blocks, r
+		}
+		want, r := blocks(body)
+		for q := max(body-2*widest, 1); q <= body+2*widest; q++ {
+			got, _ := blocks(q)
+			same, stands := reflect.DeepEqual(got, want), q >= r.least && q <= r.most
+			if stands && !same {
+				rt.Fatalf("a page read by %d stands from %d to %d, and has other blocks by %d", body, r.least, r.most, q)
+			}
+			if near := q == r.least-1 || q == r.most+1; near && same && q >= body-widest && q <= body+widest {
+				rt.Fatalf("a page read by %d stands from %d to %d only, and has the same blocks by %d", body, r.least, r.most, q)
+			} else if near && !same {
+				narrow++
+			}
+		}
+	})
+	if narrow == 0 {
+		t.Error("no page depended on the body's height: the test tests nothing")
+	}
+}

@@ -148,18 +148,9 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 	if w.caption(l) {
 		return sheaf.BlockCaption, 0, false, 0
 	}
-	large := w.atLeast(l.h, headingRatio)
-	strong := l.bold && !w.body.bold && l.chars <= boldChars && w.atLeast(l.h, boldRatio)
-	if !large && w.bolds > mostHeadingLines {
-		strong = false // a paragraph in bold
-	}
-	if (large || strong) && l.chars <= headingChars && w.letters(l) >= 2 && !l.dots && !w.namesNothing(l, large) {
-		last := w.lastRune(l)
-		sentence := last == '.' || last == ',' || last == ';'
-		if large && (!sentence || w.atLeast(l.h, 1.45)) || strong && !sentence && last != ':' {
-			depth := w.numberDepth(first)
-			return sheaf.BlockHeading, w.headingLevel(l, depth), depth > 0, 0
-		}
+	if w.heading(l) {
+		depth := w.numberDepth(first)
+		return sheaf.BlockHeading, w.headingLevel(l, depth), depth > 0, 0
 	}
 	switch w.marker(first) {
 	case markBullet:
@@ -175,6 +166,25 @@ func (w *writer) classify(l *line) (kind sheaf.BlockKind, level int, number bool
 		return sheaf.BlockFootnote, 0, false, 0
 	}
 	return sheaf.BlockParagraph, 0, false, 0
+}
+
+// heading reports whether a line is one. What the body's height does not change is
+// decided first: most lines are too long, and none of these narrows the heights for
+// which the page stands.
+func (w *writer) heading(l *line) bool {
+	if l.chars > headingChars || l.dots || w.letters(l) < 2 {
+		return false
+	}
+	last, ratio := w.lastRune(l), float32(headingRatio)
+	sentence := last == '.' || last == ',' || last == ';'
+	if sentence {
+		ratio = sentenceRatio
+	}
+	if w.atLeast(l.h, ratio) {
+		return !w.namesNothing(l, true)
+	}
+	return l.bold && !w.body.bold && l.chars <= boldChars && !sentence && last != ':' && w.bolds <= mostHeadingLines &&
+		!w.namesNothing(l, false) && w.atLeast(l.h, boldRatio)
 }
 
 // boldRun counts the leading lines that are bold, of one size, and set like one
@@ -246,12 +256,12 @@ func (w *writer) headingLevel(l *line, depth int) int {
 func (w *writer) continues(l *line, kind sheaf.BlockKind, number bool) bool {
 	p := w.before
 	drop := l.y0 - p.y0
+	if drop < -0.5*l.h { // a new column, or text set above
+		return false
+	}
 	pitch := w.pitch
 	if pitch <= 0 || pitch < 0.7*l.h || w.atLeast(w.h, 1.1) {
 		pitch = 1.25 * max(l.h, w.h)
-	}
-	if drop < -0.5*l.h { // a new column, or text set above
-		return false
 	}
 	like := l.h < 1.08*w.h && w.h < 1.08*l.h
 	switch w.kind {

@@ -723,6 +723,7 @@ func (s *sheet) layOut(d decision, around []*facts, texts []string, o *outline) 
 	s.dropRunning(d.Dropped, around)
 	s.texts = texts
 	w.write()
+	w.widen()
 	s.blocks = w.blocks
 	s.addImages()
 	s.addStrays()

@@ -50,6 +50,7 @@ const (
 // -only chunks (under a heading) and the package's golden files.
 const (
 	headingRatio     = 1.17 // of the body's font height
+	sentenceRatio    = 1.45 // of the body's font height, of a heading that ends like a sentence
 	boldRatio        = 0.88 // of the body's font height, of a bold heading
 	headingChars     = 160  // bytes of a heading's line
 	boldChars        = 100  // bytes of a bold heading's line that is no larger than the body
