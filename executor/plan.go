@@ -167,6 +167,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		}
 	}
 
+	began := time.Now()
 	var path string
 	var fill blob.Fill
 	var release func()
@@ -286,7 +287,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		out.Tasks = graph
 	}
 	// A flow's decisions from measured times may change.
-	if keeps && (flowRun != nil || !planQuick(format, doc.Size, len(out.Tasks))) && t != nil {
+	if keeps && (flowRun != nil || !planQuick(format, time.Since(began))) && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
 		}
@@ -297,15 +298,16 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	return out, p.reuse(ctx, doc, out, live)
 }
 
-// quickBytes is the size up to which planning a one-range document is as fast as
-// reading its stored plan.
-const quickBytes = 1 << 20
+// quickPlan is what planning takes at most, the fetch of the file included, for a
+// plan that is not stored.
+const quickPlan = 100 * time.Millisecond
 
-// planQuick reports whether a document is planned again for each version. Most
-// documents are small and one range; this saves each of them a folder and a file.
-func planQuick(f parser.Format, bytes int64, tasks int) bool {
+// planQuick reports whether a document that took so long to plan is planned again
+// for each version. Most documents are: the next version seldom has the same
+// settings, and an object costs its store more than such a plan.
+func planQuick(f parser.Format, took time.Duration) bool {
 	_, calls := f.(parser.Optional) // a program or a service
-	return tasks == 1 && bytes <= quickBytes && !calls
+	return took <= quickPlan && !calls
 }
 
 // A file that takes longer to plan than planTime and planTimePerMB is hostile:

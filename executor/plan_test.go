@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -156,9 +157,8 @@ func TestHeadingsKeepTheirLevelsWhereSomeAreMissing(t *testing.T) {
 	}
 }
 
-// The plan of a small document of one range is not stored, unless a program or a
-// service makes it.
-func TestPlansOfSmallDocumentsAreNotKept(t *testing.T) {
+// A plan that was made at once is not stored, unless a program or a service made it.
+func TestQuickPlansAreNotKept(t *testing.T) {
 	own := struct{ parser.Format }{}
 	calls := struct {
 		parser.Format
@@ -166,17 +166,15 @@ func TestPlansOfSmallDocumentsAreNotKept(t *testing.T) {
 	}{}
 	for _, c := range []struct {
 		format parser.Format
-		bytes  int64
-		tasks  int
+		took   time.Duration
 		quick  bool
 	}{
-		{own, 20_000, 1, true},
-		{own, quickBytes, 1, true},
-		{own, quickBytes + 1, 1, false},
-		{own, 20_000, 2, false},
-		{calls, 20_000, 1, false},
+		{own, time.Millisecond, true},
+		{own, quickPlan, true},
+		{own, quickPlan + 1, false},
+		{calls, time.Millisecond, false},
 	} {
-		if planQuick(c.format, c.bytes, c.tasks) != c.quick {
+		if planQuick(c.format, c.took) != c.quick {
 			t.Errorf("%+v is planned anew for each version: not %v", c, c.quick)
 		}
 	}
