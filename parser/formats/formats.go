@@ -13,6 +13,7 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/archive"
 	"sheaf/parser/audio"
+	"sheaf/parser/calendar"
 	"sheaf/parser/csv"
 	"sheaf/parser/docx"
 	"sheaf/parser/eml"
@@ -147,6 +148,7 @@ func All(c Config) []parser.Format {
 		archive.New(c.Archive, registry),
 		rows.New(),
 		subtitles.New(),
+		calendar.New(),
 		xmlfmt.New(registry),
 		yaml.New(registry),
 		tex.New(registry),

@@ -88,6 +88,7 @@ func TestSniff(t *testing.T) {
 		{"wav by content", "a", "RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00", "audio/wav"},
 		{"mp3 whose frames come late", "a.mp3", "\x00\x00\x00\x01\x02", "audio/mpeg"},
 		{"subtitles by content", "a", "WEBVTT\n\n00:01.000 --> 00:02.000\nhi", "text/vtt"},
+		{"calendar by content", "a", "BEGIN:VCALENDAR\r\nVERSION:2.0\r\n", "text/calendar"},
 		{"markdown", "a.MD", "# Title\n", parser.MediaMarkdown},
 		{"windows path", `C:\dir.x\a.csv`, "a,b\n1,2\n", parser.MediaCSV},
 		{"go", "main.go", "package main\n", "text/x-go"},

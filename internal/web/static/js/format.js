@@ -120,6 +120,8 @@ export const formats = {
   "application/zstd": "Zstandard",
   "application/x-subrip": "Subtitles",
   "text/vtt": "Subtitles",
+  "text/calendar": "Calendar",
+  "text/vcard": "Contacts",
   "application/xml": "XML",
   "image/svg+xml": "SVG",
   "application/yaml": "YAML",
