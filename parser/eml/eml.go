@@ -6,6 +6,7 @@ package eml
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxFileBytes limits a message: its parts are held in memory, decoded. Mail
 	// servers accept 25 to 50 MB.
 	maxFileBytes = 64 << 20
@@ -59,6 +60,7 @@ type document struct {
 	options     parser.Options
 	envelope    *enmime.Envelope
 	attachments []*enmime.Part
+	body        []sheaf.Block
 	warnings    []sheaf.Warning
 	metadata    map[string]string
 	left        members.Budget // for attachments
@@ -138,26 +140,37 @@ func (d *document) header(name string) string {
 	return clean.Line(clean.Clip(d.envelope.GetHeader(name), 2000))
 }
 
-// collect lists the future units.
+// collect makes the body and lists the attachments, in the order of the message.
 func (d *document) collect() {
 	images, dropped := 0, 0
-	take := func(p *enmime.Part) {
+	calendars := map[uint64]bool{} // an invitation is often there twice
+	attach := func(p *enmime.Part) {
+		if isCalendar(p) {
+			h := xxhash.Sum64(p.Content)
+			if calendars[h] {
+				return
+			}
+			calendars[h] = true
+		}
 		switch {
 		case strings.HasPrefix(p.ContentType, "image/"):
 			images++
-		case len(p.Content) == 0:
+		case len(p.Content) == 0 || textless[p.ContentType]:
 		case !d.left.Take(int64(len(p.Content))):
 			dropped++
 		default:
 			d.attachments = append(d.attachments, p)
 		}
 	}
-	for _, p := range d.envelope.Attachments {
-		take(p)
-	}
-	for _, p := range append(append([]*enmime.Part(nil), d.envelope.Inlines...), d.envelope.OtherParts...) {
-		if p.FileName != "" || p.ContentType == parser.MediaEML {
-			take(p)
+	root := d.envelope.Root
+	if root.FirstChild != nil {
+		d.body = body(root, attach)
+	} else {
+		for _, p := range append(append([]*enmime.Part(nil), d.envelope.Attachments...), d.envelope.Inlines...) {
+			attach(p)
+		}
+		if d.body = plain(d.envelope.Text); len(d.body) == 0 && d.envelope.HTML != "" {
+			d.body = fromHTML(d.envelope.HTML)
 		}
 	}
 	if images > 0 {
@@ -166,6 +179,54 @@ func (d *document) collect() {
 	if dropped > 0 {
 		d.warn("attachments_dropped", fmt.Sprintf("%d attachments were left out: a message may have %d of them with %d MB together. Save them and upload them one by one.", dropped, maxParts, maxTotalBytes>>20))
 	}
+}
+
+// textless are the types of parts that hold nothing to read: signatures, the marker of
+// an encrypted message, and the copy of the body for one mail program.
+var textless = map[string]bool{
+	"application/pgp-signature": true, "application/pkcs7-signature": true, "application/x-pkcs7-signature": true,
+	"application/pgp-encrypted": true, "text/x-amp-html": true,
+}
+
+func isCalendar(p *enmime.Part) bool {
+	return p.ContentType == "text/calendar" || p.ContentType == "application/ics"
+}
+
+// richer is by how much the text of a later alternative must exceed that of an
+// earlier one to be read instead: many a plain text only says that there is HTML.
+const richer = 2
+
+// body reads the text of a part and of what is inside it, and hands the rest to
+// attach.
+func body(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
+	if p.FirstChild == nil {
+		switch {
+		case strings.HasPrefix(p.ContentType, "multipart/"): // empty
+			return nil
+		case p.Disposition == "attachment" || p.FileName != "":
+		case p.ContentType == "text/plain", p.ContentType == "":
+			return plain(string(p.Content))
+		case p.ContentType == "text/html":
+			return fromHTML(string(p.Content))
+		}
+		attach(p)
+		return nil
+	}
+	var out []sheaf.Block
+	for c := p.FirstChild; c != nil; c = c.NextSibling {
+		blocks := body(c, attach)
+		switch {
+		case p.ContentType != "multipart/alternative":
+			out = append(out, blocks...)
+		case len(out) == 0 || whole.TextBytes(blocks) > richer*whole.TextBytes(out)+200:
+			out = blocks
+		}
+	}
+	return out
+}
+
+func fromHTML(s string) []sheaf.Block {
+	return htmlblocks.Read([]byte(strings.ToValidUTF8(s, "\ufffd"))).Blocks
 }
 
 func (d *document) warn(code, message string) {
@@ -187,7 +248,7 @@ func (d *document) Plan(context.Context) (*parser.Plan, error) {
 	for _, h := range shown {
 		_, _ = body.WriteString(d.header(h) + "\x00") // a hash never fails
 	}
-	_, _ = body.WriteString(d.envelope.Text + "\x00" + d.envelope.HTML) // a hash never fails
+	_ = json.NewEncoder(body).Encode(d.body) // plain fields always encode
 	p.Fingerprints = []uint64{body.Sum64()}
 	for i, a := range d.attachments {
 		h := xxhash.New()
@@ -201,6 +262,9 @@ func (d *document) Plan(context.Context) (*parser.Plan, error) {
 func (d *document) name(p *enmime.Part, i int) string {
 	if n := clean.Line(clean.Clip(p.FileName, 200)); n != "" {
 		return n
+	}
+	if isCalendar(p) {
+		return "invite.ics"
 	}
 	return "attachment " + strconv.Itoa(i+1)
 }
@@ -240,19 +304,13 @@ func (d *document) message() sheaf.UnitResult {
 	if len(lines) == 0 {
 		blocks = nil
 	}
-	var body []sheaf.Block
-	if strings.TrimSpace(d.envelope.Text) != "" {
-		body = plain(d.envelope.Text)
-	} else if d.envelope.HTML != "" {
-		body = htmlblocks.Read([]byte(strings.ToValidUTF8(d.envelope.HTML, "\ufffd"))).Blocks
-	}
-	if whole.TextBytes(body) > maxUnitBytes {
+	if whole.TextBytes(d.body) > maxUnitBytes {
 		return sheaf.UnitResult{Unit: 1, Status: sheaf.UnitFailed, Code: "too_large", Message: fmt.Sprintf("The message's text is larger than %d MB; split it.", maxUnitBytes>>20)}
 	}
-	for i := range body {
-		body[i].Page = 1
+	for i := range d.body {
+		d.body[i].Page = 1
 	}
-	return whole.Unit(1, append(blocks, body...))
+	return whole.Unit(1, append(blocks, d.body...))
 }
 
 // plain reads the body of a text message; lines that begin with '>' are quoted.

@@ -1,6 +1,8 @@
 package eml
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"sheaf/parser"
@@ -27,6 +29,65 @@ func TestGolden(t *testing.T) {
 func TestEmptyFileIsAFailure(t *testing.T) {
 	if _, _, err := formattest.Read(t, New(registry), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")
+	}
+}
+
+// readLines returns the text of each unit, the message's header lines left out.
+func readLines(t *testing.T, lines ...string) (texts []string, plan *parser.Plan) {
+	t.Helper()
+	plan, units, err := formattest.Read(t, New(registry), []byte("From: Ann <a@example.org>\r\nMIME-Version: 1.0\r\n"+strings.Join(lines, "\r\n")+"\r\n"), options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range units {
+		var out []string
+		for _, b := range u.Blocks {
+			if u.Unit > 1 || !strings.HasPrefix(b.Text, "From: Ann") {
+				out = append(out, b.Text)
+			}
+		}
+		texts = append(texts, strings.Join(out, " | "))
+	}
+	return texts, plan
+}
+
+// A message is read whole: whichever of its alternatives says most, all its texts
+// in order, and parts that have no file name.
+func TestNothingOfAMessageIsLost(t *testing.T) {
+	html := "<p>The tariff for the north is 14.20 from May.</p>" + strings.Repeat("<p>Each district has its own day of reading, which the table lists.</p>", 6)
+	for name, c := range map[string]struct {
+		message []string
+		want    []string
+	}{
+		"a plain text that only names the HTML": {
+			[]string{"Content-Type: multipart/alternative; boundary=x", "", "--x", "Content-Type: text/plain", "", "Please view this message as HTML.", "--x", "Content-Type: text/html", "", html, "--x--"},
+			[]string{"The tariff for the north is 14.20 from May."},
+		},
+		"the same in both": {
+			[]string{"Content-Type: multipart/alternative; boundary=x", "", "--x", "Content-Type: text/plain", "", "The quinces are ripe.", "--x", "Content-Type: text/html", "", "<p>The <b>quinces</b> are ripe.</p>", "--x--"},
+			[]string{"The quinces are ripe."},
+		},
+		"HTML, and the footer of a list": {
+			[]string{"Content-Type: multipart/mixed; boundary=x", "", "--x", "Content-Type: text/html", "", "<p>The quinces are ripe.</p>", "--x", "Content-Type: text/plain", "", "To leave the list, write to us.", "--x", "Content-Type: text/html", "", "<p>The pears are not.</p>", "--x--"},
+			[]string{"The quinces are ripe. | To leave the list, write to us. | The pears are not."},
+		},
+		"an invitation, twice": {
+			[]string{"Content-Type: multipart/mixed; boundary=x", "", "--x", "Content-Type: multipart/alternative; boundary=y", "", "--y", "Content-Type: text/plain", "", "You are invited.", "--y", "Content-Type: text/calendar; method=REQUEST", "", "SUMMARY:Harvest", "--y--",
+				"--x", "Content-Type: application/ics; name=harvest.ics", "Content-Disposition: attachment; filename=harvest.ics", "", "SUMMARY:Harvest", "--x--"},
+			[]string{"You are invited.", "invite.ics | SUMMARY:Harvest"},
+		},
+		"parts without a name": {
+			[]string{"Content-Type: multipart/report; boundary=x", "", "--x", "", "It was not delivered.", "--x", "Content-Type: message/delivery-status", "", "Final-Recipient: rfc822; b@example.org", "--x", "Content-Type: application/pgp-signature", "", "-----BEGIN PGP SIGNATURE-----", "--x--"},
+			[]string{"It was not delivered.", "attachment 1 | Final-Recipient: rfc822; b@example.org"},
+		},
+	} {
+		got, plan := readLines(t, c.message...)
+		if len(got) > 0 && len(got[0]) > len(c.want[0]) && strings.HasPrefix(name, "a plain text that") {
+			got[0] = got[0][:len(c.want[0])]
+		}
+		if !slices.Equal(got, c.want) || plan.Units != len(c.want) {
+			t.Errorf("%s: %d units %q, want %q", name, plan.Units, got, c.want)
+		}
 	}
 }
 
