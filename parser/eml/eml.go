@@ -173,6 +173,9 @@ func (d *document) collect() {
 			d.body = fromHTML(d.envelope.HTML)
 		}
 	}
+	if root.BreadthMatchFirst(encrypted) != nil {
+		d.warn("message_encrypted", "The message, or a part of it, is encrypted and was not read; save it decrypted and upload that.")
+	}
 	if images > 0 {
 		d.warn("images_ignored", fmt.Sprintf("%d pictures in the message were not read.", images))
 	}
@@ -181,12 +184,13 @@ func (d *document) collect() {
 	}
 }
 
-// textless are the types of parts that hold nothing to read: signatures, the marker of
-// an encrypted message, and the copy of the body for one mail program.
+// textless are the types of parts that hold nothing to read: signatures, and the copy
+// of the body for one mail program.
 var textless = map[string]bool{
-	"application/pgp-signature": true, "application/pkcs7-signature": true, "application/x-pkcs7-signature": true,
-	"application/pgp-encrypted": true, "text/x-amp-html": true,
+	"application/pgp-signature": true, "application/pkcs7-signature": true, "application/x-pkcs7-signature": true, "text/x-amp-html": true,
 }
+
+func encrypted(p *enmime.Part) bool { return p.ContentType == "multipart/encrypted" }
 
 func isCalendar(p *enmime.Part) bool {
 	return p.ContentType == "text/calendar" || p.ContentType == "application/ics"
@@ -199,6 +203,9 @@ const richer = 2
 // body reads the text of a part and of what is inside it, and hands the rest to
 // attach.
 func body(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
+	if encrypted(p) {
+		return nil
+	}
 	if p.FirstChild == nil {
 		switch {
 		case strings.HasPrefix(p.ContentType, "multipart/"): // empty

@@ -91,6 +91,14 @@ func TestNothingOfAMessageIsLost(t *testing.T) {
 	}
 }
 
+// What is encrypted is named, and its letters are not taken for text.
+func TestEncryptedMessageIsNamed(t *testing.T) {
+	got, plan := readLines(t, "Content-Type: multipart/encrypted; boundary=x", "", "--x", "Content-Type: application/pgp-encrypted", "", "Version: 1", "--x", "Content-Type: application/octet-stream", "", "-----BEGIN PGP MESSAGE-----", "hIwDY32hYGCE8MkBA", "--x--")
+	if len(got) != 1 || got[0] != "" || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "message_encrypted" {
+		t.Errorf("%q %+v", got, plan.Warnings)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(sample())
 	f.Add([]byte("From: a@b\nSubject: =?utf-8?q?x?=\n\nhi"))
