@@ -53,7 +53,7 @@ func (*format) Types() []parser.FileType {
 		Families: []sheaf.FileFamily{sheaf.FamilyMail}, Nests: true, Unit: sheaf.UnitPart, Ranges: "16 parts",
 	}}
 }
-func (*format) Options() []string { return []string{"table_rows"} }
+func (*format) Options() []string { return []string{"table_rows", "ocr_pictures"} }
 
 type document struct {
 	formats     *parser.Registry
@@ -153,7 +153,7 @@ func (d *document) collect() {
 			calendars[h] = true
 		}
 		switch {
-		case strings.HasPrefix(p.ContentType, "image/"):
+		case strings.HasPrefix(p.ContentType, "image/") && !d.options.Config.OCRPictures.V:
 			images++
 		case len(p.Content) == 0 || textless[p.ContentType]:
 		case !d.left.Take(int64(len(p.Content))):
@@ -177,7 +177,7 @@ func (d *document) collect() {
 		d.warn("message_encrypted", "The message, or a part of it, is encrypted and was not read; save it decrypted and upload that.")
 	}
 	if images > 0 {
-		d.warn("images_ignored", fmt.Sprintf("%d pictures in the message were not read.", images))
+		d.warn("images_ignored", fmt.Sprintf("%d pictures in the message were not read; set ocr_pictures where they hold text.", images))
 	}
 	if dropped > 0 {
 		d.warn("attachments_dropped", fmt.Sprintf("%d attachments were left out: a message may have %d of them with %d MB together. Save them and upload them one by one.", dropped, maxParts, maxTotalBytes>>20))

@@ -1,11 +1,17 @@
 package eml
 
 import (
+	"bytes"
+	"encoding/base64"
+	goimage "image"
+	"image/png"
 	"slices"
 	"strings"
 	"testing"
 
+	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/image"
 	"sheaf/parser/internal/formattest"
 	"sheaf/parser/text"
 )
@@ -87,6 +93,32 @@ func TestNothingOfAMessageIsLost(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) || plan.Units != len(c.want) {
 			t.Errorf("%s: %d units %q, want %q", name, plan.Units, got, c.want)
+		}
+	}
+}
+
+// The pictures of a message are parts of it where ocr_pictures asks for that, and
+// are counted otherwise.
+func TestPicturesArePartsIfAskedFor(t *testing.T) {
+	var scan bytes.Buffer
+	if err := png.Encode(&scan, goimage.NewGray(goimage.Rect(0, 0, 40, 40))); err != nil {
+		t.Fatal(err)
+	}
+	message := "From: Ann <a@example.org>\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\nThe scan.\r\n" +
+		"--x\r\nContent-Type: image/png; name=scan.png\r\nContent-Disposition: attachment; filename=scan.png\r\nContent-Transfer-Encoding: base64\r\n\r\n" + base64.StdEncoding.EncodeToString(scan.Bytes()) + "\r\n--x--\r\n"
+	formats := func() *parser.Registry { return parser.NewRegistry(text.New(), image.New(image.Config{})) } // without tesseract
+	for _, asked := range []bool{false, true} {
+		o := options
+		o.Config.OCRPictures = sheaf.Set(asked)
+		plan, units, err := formattest.Read(t, New(formats), []byte(message), o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked && (len(units) != 2 || units[1].Label != "scan.png" || units[1].Code != "part_missing" || len(plan.Warnings) != 0) {
+			t.Errorf("%+v %+v", units, plan.Warnings)
+		}
+		if !asked && (len(units) != 1 || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "images_ignored") {
+			t.Errorf("%+v %+v", units, plan.Warnings)
 		}
 	}
 }

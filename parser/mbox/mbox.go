@@ -52,7 +52,7 @@ func (*format) Types() []parser.FileType {
 func looksLikeMailbox(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("From ")) && (bytes.Contains(head, []byte("\n\nFrom ")) || bytes.Contains(head, []byte("\n\r\nFrom "))) && members.LooksLikeMail(head)
 }
-func (*format) Options() []string { return []string{"table_rows"} }
+func (*format) Options() []string { return []string{"table_rows", "ocr_pictures"} }
 
 // Version grows with that of messages.
 func (f *format) Version() int {

@@ -55,7 +55,7 @@ func (*format) Types() []parser.FileType {
 		Families: []sheaf.FileFamily{sheaf.FamilyMail}, Nests: true, Unit: sheaf.UnitPart, Ranges: "16 parts",
 	}}
 }
-func (*format) Options() []string { return []string{"table_rows"} }
+func (*format) Options() []string { return []string{"table_rows", "ocr_pictures"} }
 
 // Version grows with that of mail messages.
 func (f *format) Version() int {
