@@ -56,15 +56,7 @@ func (format) Options() []string { return []string{"encoding"} }
 
 // Open implements parser.Format.
 func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Document, error) {
-	size, err := parts.Size(f, maxFileBytes)
-	if err != nil {
-		return nil, err
-	}
-	guess, _, err := charset.DetectFile(f, size, o.Config.Encoding.V, "")
-	if err != nil {
-		return nil, err
-	}
-	b, err := parts.Read(f, parts.Slice{Offset: int64(guess.BOM), Length: size - int64(guess.BOM)}, guess)
+	b, guess, err := parts.Whole(f, maxFileBytes, o.Config.Encoding.V)
 	if err != nil {
 		return nil, err
 	}

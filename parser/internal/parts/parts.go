@@ -87,6 +87,21 @@ func Read(f io.ReaderAt, s Slice, g charset.Guess) ([]byte, error) {
 	return g.Decode(b), nil
 }
 
+// Whole reads and decodes a file of at most limit bytes. encoding is the requested
+// one, "" for detection.
+func Whole(f *os.File, limit int64, encoding string) ([]byte, charset.Guess, error) {
+	size, err := Size(f, limit)
+	if err != nil {
+		return nil, charset.Guess{}, err
+	}
+	guess, _, err := charset.DetectFile(f, size, encoding, "")
+	if err != nil {
+		return nil, guess, err
+	}
+	b, err := Read(f, Slice{Offset: int64(guess.BOM), Length: size - int64(guess.BOM)}, guess)
+	return b, guess, err
+}
+
 // Fingerprints hashes the bytes of each part.
 func Fingerprints(f io.ReaderAt, slices []Slice) ([]uint64, error) {
 	out := make([]uint64, len(slices))
