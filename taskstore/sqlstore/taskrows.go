@@ -291,27 +291,38 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, doc *documentRow, g
 	// Versions before the live one list only ranges that it lists, too: the others were
 	// dropped when it was published. They are not read, because otherwise each version
 	// would cost more than the one before.
-	rows, err := all[taskRow](tx, `SELECT range_id, artifact_key FROM tasks WHERE doc_id=? AND gen>=? AND gen<=? AND state='done' AND range_id<>''
-		AND range_id NOT IN (SELECT range_id FROM tasks WHERE doc_id=? AND gen IN ? AND state='done' AND range_id<>'') ORDER BY id`,
-		doc.ID, doc.LiveGen, gen, doc.ID, append(keep, 0)) // no version has number 0
+	keep = append(keep, 0) // no version has number 0
+	rows, err := all[taskRow](tx, "SELECT range_id, artifact_key FROM tasks WHERE doc_id=? AND gen>=? AND gen<=? AND gen NOT IN ? AND state='done' AND range_id<>'' ORDER BY id",
+		doc.ID, doc.LiveGen, gen, keep)
 	if err != nil {
 		return err
+	}
+	known := map[string]bool{} // kept, or dropped already: two generations may list one range
+	if len(rows) > 0 {
+		// Not a subquery: at most publications there is nothing to compare.
+		kept, err := all[string](tx, "SELECT range_id FROM tasks WHERE doc_id=? AND gen IN ? AND state='done' AND range_id<>''", doc.ID, keep)
+		if err != nil {
+			return err
+		}
+		for _, id := range kept {
+			known[id] = true
+		}
 	}
 	var forget []string
 	var garbage [][]any
 	due, gone := s.after(s.grace), s.after(stay)
-	dropped := map[string]bool{} // two generations may list one range
 	for _, r := range rows {
-		if !dropped[r.RangeID] {
-			dropped[r.RangeID] = true
-			forget = append(forget, r.RangeID)
-			if stay <= s.grace {
-				garbage = append(garbage, []any{doc.TenantID, doc.ID, r.RangeID, r.ArtifactKey, due})
-				continue
-			}
-			// The index first; the artifact stays readable for a while.
-			garbage = append(garbage, []any{doc.TenantID, doc.ID, r.RangeID, "", due}, []any{doc.TenantID, doc.ID, r.RangeID, r.ArtifactKey, gone})
+		if known[r.RangeID] {
+			continue
 		}
+		known[r.RangeID] = true
+		forget = append(forget, r.RangeID)
+		if stay <= s.grace {
+			garbage = append(garbage, []any{doc.TenantID, doc.ID, r.RangeID, r.ArtifactKey, due})
+			continue
+		}
+		// The index first; the artifact stays readable for a while.
+		garbage = append(garbage, []any{doc.TenantID, doc.ID, r.RangeID, "", due}, []any{doc.TenantID, doc.ID, r.RangeID, r.ArtifactKey, gone})
 	}
 	if err := insertRows(tx, "garbage", rangeGarbage, garbage, ""); err != nil {
 		return err
@@ -320,7 +331,7 @@ func (s *handle) dropRanges(tx *gorm.DB, stay time.Duration, doc *documentRow, g
 		return err
 	}
 	// guard: flows: results of nodes over the document go with their generation
-	results, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen<=? AND x.gen NOT IN ? ORDER BY r.range_id", doc.ID, gen, append(keep, 0))
+	results, err := all[resultRow](tx, "SELECT r.* FROM run_result_sources x JOIN run_results r ON r.range_id=x.range_id WHERE x.doc_id=? AND x.gen<=? AND x.gen NOT IN ? ORDER BY r.range_id", doc.ID, gen, keep)
 	if err != nil {
 		return err
 	}
