@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	version = 4 // changes whenever the same file would yield other blocks
+	version = 5 // changes whenever the same file would yield other blocks
 	// maxBlocks limits what empty markup can produce: a 5,000-page book has some
 	// 100,000 paragraphs.
 	maxBlocks = 500_000
@@ -93,13 +93,15 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 		}
 		return texts
 	}
-	var notes []string
+	var notes, headers []string
 	for _, rel := range rels {
 		switch rel.Type {
 		case "styles":
 			r.styles = readStyles(z, rel.Target)
 		case "footnotes", "endnotes":
 			notes = append(notes, rel.Target)
+		case "header", "footer":
+			headers = append(headers, rel.Target)
 		}
 	}
 	if err := r.part(z, main, false); err != nil {
@@ -107,6 +109,14 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 			return nil, err
 		}
 		r.warn("document_damaged", "The document breaks off inside; what stands before was read.")
+	}
+	if whole.TextBytes(r.out) == 0 { // a letterhead; elsewhere they are on every page and say nothing of it
+		sort.Sort(sort.Reverse(sort.StringSlice(headers))) // headers, footers
+		for _, h := range headers {
+			if err := r.part(z, h, false); err != nil && !errors.Is(err, zipfile.ErrMissing) {
+				r.warn("document_damaged", "A header or footer could not be read to its end.")
+			}
+		}
 	}
 	sort.Strings(notes) // endnotes, footnotes: the same order on every read
 	for _, n := range notes {
@@ -117,19 +127,16 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 	if r.bare > 0 {
 		r.warn("images_ignored", strconv.Itoa(r.bare)+" pictures have no description, so search does not find them by what they show; describe them in Word (alternative text), or set ocr_pictures where they hold text.")
 	}
-	var embedded bool
 	for _, rel := range rels {
-		switch rel.Type {
-		case "aFChunk":
-			embedded = true
-		case "comments":
-			if n := countComments(z, rel.Target); n > 0 {
-				r.warn("comments_ignored", fmt.Sprintf("Reviewer comments (%d) were not read; they are not part of the text.", n))
-			}
+		if rel.Type != "comments" {
+			continue
+		}
+		if n := countComments(z, rel.Target); n > 0 {
+			r.warn("comments_ignored", fmt.Sprintf("Reviewer comments (%d) were not read; they are not part of the text.", n))
 		}
 	}
-	if embedded {
-		r.warn("embedded_ignored", "The document includes another file, which was not read; upload that file as well.")
+	if r.included > 0 {
+		r.warn("embedded_ignored", "The document includes other files, of which "+strconv.Itoa(r.included)+" could not be read; upload them as well.")
 	}
 	return &whole.Content{Blocks: r.out, Metadata: z.Properties(), Warnings: r.warnings}, nil
 }
@@ -276,6 +283,7 @@ type reader struct {
 	out      []sheaf.Block // finished blocks; those of open cells are at the end
 	warnings []sheaf.Warning
 	bare     int // pictures without a description
+	included int // included files that could not be read
 	blocks   int
 	notes    bool
 	chart    func(id string) *sheaf.Table
@@ -451,6 +459,16 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 			case "blip", "imagedata":
 				if err := r.image(s.Attr("title"), picture.Name(z, r.rels[s.RelID()].Target)); err != nil {
 					return err
+				}
+			case "altChunk":
+				blocks, ok := r.include(s.RelID())
+				if !ok {
+					r.included++
+				}
+				for _, b := range blocks {
+					if err := r.add(b); err != nil {
+						return err
+					}
 				}
 			case "tbl":
 				r.tables = append(r.tables, &tableState{})

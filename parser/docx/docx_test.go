@@ -75,6 +75,58 @@ func TestDiagramsAreReadAndCommentsNamed(t *testing.T) {
 	}
 }
 
+// What programs write into a file of its own inside the document is read where it
+// stands, in each of the forms that they use; what cannot be read is counted.
+func TestIncludedFilesAreRead(t *testing.T) {
+	document := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="h" Type="x/aFChunk" Target="/word/a.html"/><Relationship Id="m" Type="x/aFChunk" Target="b.mht"/><Relationship Id="r" Type="x/aFChunk" Target="c.rtf"/><Relationship Id="t" Type="x/aFChunk" Target="d.txt"/><Relationship Id="d" Type="x/aFChunk" Target="e.docx"/><Relationship Id="x" Type="x/aFChunk" TargetMode="External" Target="http://example.org/f.html"/></Relationships>`,
+		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r></w:p><w:altChunk r:id="h"/><w:altChunk r:id="m"/><w:p><w:r><w:t>Between</w:t></w:r></w:p><w:altChunk r:id="r"/><w:altChunk r:id="t"/><w:altChunk r:id="d"/><w:altChunk r:id="x"/><w:altChunk r:id="none"/></w:body></w:document>`,
+		"word/a.html", "<html><head><meta charset=iso-8859-1></head><body><h2>Harvest</h2><p>Caf\xe9 in the orchard</p></body></html>",
+		"word/b.mht", "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<p>Gr=C3=BC=C3=9Fe</p>\r\n--x--\r\n",
+		"word/c.rtf", `{\rtf1\ansi Rich text}`,
+		"word/d.txt", "First line\r\n\r\nSecond",
+		"word/e.docx", "PK\x03\x04",
+	)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}), document, options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range units[0].Blocks {
+		got = append(got, b.Text)
+	}
+	if want := []string{"Before", "Harvest", "Café in the orchard", "Grüße", "Between", "Rich text", "First line", "Second"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if len(plan.Warnings) != 1 || plan.Warnings[0].Code != "embedded_ignored" || !strings.Contains(plan.Warnings[0].Message, "3") {
+		t.Errorf("warnings %+v", plan.Warnings)
+	}
+}
+
+// A document whose only text is in its headers and footers has that.
+func TestHeadersAreReadWhereThereIsNothingElse(t *testing.T) {
+	for body, want := range map[string]string{"": "The letterhead|Page foot", "Dear Ann": "Dear Ann"} {
+		_, units, err := formattest.Read(t, New(ocr.Config{}), formattest.Zip(
+			"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+			"word/_rels/document.xml.rels", `<Relationships><Relationship Id="f" Type="x/footer" Target="footer1.xml"/><Relationship Id="h" Type="x/header" Target="header1.xml"/></Relationships>`,
+			"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>`+body+`</w:t></w:r></w:p></w:body></w:document>`,
+			"word/footer1.xml", `<w:ftr><w:p><w:r><w:t>Page foot</w:t></w:r></w:p></w:ftr>`,
+			"word/header1.xml", `<w:hdr><w:p><w:r><w:t>The letterhead</w:t></w:r></w:p></w:hdr>`,
+		), options, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, b := range units[0].Blocks {
+			got = append(got, b.Text)
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%q: %q, want %s", body, got, want)
+		}
+	}
+}
+
 func TestEmptyFileIsAFailure(t *testing.T) {
 	if _, _, err := formattest.Read(t, New(ocr.Config{}), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")

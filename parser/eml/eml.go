@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -33,9 +34,6 @@ const (
 	// members limits what nested messages can expand to.
 	maxParts      = 64
 	maxTotalBytes = 64 << 20
-	// maxBoundaries stops nested multiparts, which the MIME reader follows
-	// recursively.
-	maxBoundaries = 1_000
 	maxUnitBytes  = whole.MaxTextBytes
 )
 
@@ -72,12 +70,10 @@ func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parse
 	if err != nil {
 		return nil, err
 	}
-	if bytes.Count(bytes.ToLower(raw), []byte("boundary=")) > maxBoundaries {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The message has more than %d nested parts; forward the part you need as a message of its own and upload that.", maxBoundaries)
+	env, err := members.ReadMail(raw)
+	if f, ok := errors.AsType[*sheaf.Failure](err); ok {
+		return nil, f
 	}
-	p := enmime.NewParser(enmime.DisableTextConversion(true), enmime.SkipMalformedParts(true), enmime.MultipartWOBoundaryAsSinglePart(true),
-		enmime.MaxStoredPartErrors(10), enmime.SetReadPartErrorPolicy(func(*enmime.Part, error) bool { return true }))
-	env, err := p.ReadEnvelope(bytes.NewReader(raw))
 	if err != nil {
 		return nil, invalid("%s", clean.Clip(clean.Line(err.Error()), 200))
 	}

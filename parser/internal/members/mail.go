@@ -3,6 +3,10 @@ package members
 import (
 	"bytes"
 	"strings"
+
+	"github.com/jhillyerd/enmime/v2"
+
+	"sheaf"
 )
 
 // LooksLikeMail requires two of the header fields that mail systems always write
@@ -27,4 +31,18 @@ func LooksLikeMail(head []byte) bool {
 		}
 	}
 	return fields >= 2
+}
+
+// maxBoundaries stops nested multiparts, which the MIME reader follows recursively.
+const maxBoundaries = 1_000
+
+// ReadMail reads a MIME message: mail, or a web archive. What is malformed inside is
+// left out.
+func ReadMail(raw []byte) (*enmime.Envelope, error) {
+	if bytes.Count(bytes.ToLower(raw), []byte("boundary=")) > maxBoundaries {
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The message has more than %d nested parts; forward the part you need as a message of its own and upload that.", maxBoundaries)
+	}
+	p := enmime.NewParser(enmime.DisableTextConversion(true), enmime.SkipMalformedParts(true), enmime.MultipartWOBoundaryAsSinglePart(true),
+		enmime.MaxStoredPartErrors(10), enmime.SetReadPartErrorPolicy(func(*enmime.Part, error) bool { return true }))
+	return p.ReadEnvelope(bytes.NewReader(raw))
 }
