@@ -442,6 +442,7 @@ func readWhole(ctx context.Context, pool *child.Pool, src child.Source) error {
 	if err != nil {
 		return err
 	}
+	src.Options.Beside = plan.Beside
 	ignore := func(sheaf.UnitResult) error { return nil }
 	if plan.Ranges == nil {
 		if plan.Units < 1 {

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/parser/pdf/enginetest"
 )
 
 // upload sends one file with settings and waits for its end.
@@ -189,6 +192,38 @@ func TestPersonalDataIsReplacedBeforeAnythingIsStored(t *testing.T) {
 	}
 	if all := fmt.Sprint(s.doc(d.ID).Warnings); !strings.Contains(all, "2 × EMAIL") {
 		t.Errorf("warnings: %s", all)
+	}
+}
+
+// A form's values are found where they stand; personal data in them is replaced before
+// anything is stored.
+func TestValuesOfFormsAreFound(t *testing.T) {
+	s := start(t, nil)
+	form := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 11, 72, 740, "Application for a plot in the orchard."), Annots: []string{
+		"/Subtype /Widget /FT /Tx /T (f_1) /TU (Applicant) /V (Maud Quince, maud@example.org) /Rect [100 700 300 720]",
+		"/Subtype /FreeText /Contents (Granted in May) /Rect [100 600 300 620]",
+	}}}}
+	for _, c := range []struct{ settings, name, want string }{
+		{`{"pii": "redact"}`, "redacted.pdf", "Applicant: Maud Quince, [EMAIL"},
+		{`{}`, "plain.pdf", "Applicant: Maud Quince, maud@example.org\nGranted in May"},
+	} {
+		d := s.upload(c.name, "application/pdf", c.settings, string(form.Bytes()))
+		mustState(t, d, sheaf.DocSucceeded)
+		chunks := s.chunks(d.ID)
+		if len(chunks) != 1 || !strings.Contains(chunks[0].Text, c.want) {
+			t.Fatalf("%s: %+v", c.name, chunks)
+		}
+		if boxes := chunks[0].Boxes; !slices.ContainsFunc(boxes, func(b sheaf.Box) bool { return b.X1 >= 300 && b.Y1 >= 92 }) {
+			t.Errorf("%s: boxes %+v", c.name, boxes)
+		}
+		if c.settings == `{}` {
+			continue
+		}
+		for _, file := range []string{"sheaf.db", "sheaf.db-wal", "index.db", "index.db-wal"} {
+			if b, err := os.ReadFile(s.path(file)); err != nil || bytes.Contains(b, []byte("maud@example.org")) {
+				t.Errorf("%s: %v, or the address is still there", file, err)
+			}
+		}
 	}
 }
 

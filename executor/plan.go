@@ -218,6 +218,11 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		for i := range opened.Outline {
 			opened.Outline[i].Title = enrich.Redact(opened.Outline[i].Title, map[string]int{})
 		}
+		for _, blocks := range opened.Beside {
+			for i := range blocks {
+				blocks[i].Text = enrich.Redact(blocks[i].Text, map[string]int{})
+			}
+		}
 	}
 
 	out := &DocumentPlan{Result: sheaf.PlanResult{
@@ -246,7 +251,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		headings, levels := headingsAt(opened.Outline, piece.Range.From)
 		payload := taskstore.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
-			Hint: piece.Hint, Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet, Flow: flowRun,
+			Hint: piece.Hint, Beside: besideOf(opened.Beside, piece.Range), Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet, Flow: flowRun,
 		}
 		if flowRun != nil && flowRun.Warnings != nil {
 			flowRun = &taskstore.FlowRun{Ref: flowRun.Ref, Key: flowRun.Key, Skipped: flowRun.Skipped, Names: flowRun.Names, Last: flowRun.Last}
@@ -729,6 +734,19 @@ func costOf(piece parser.PlannedRange, unit sheaf.Unit) int {
 		return (piece.Range.Len() + rowsPerPage - 1) / rowsPerPage
 	}
 	return piece.Range.Len()
+}
+
+// besideOf selects the blocks of a range's units.
+func besideOf(all map[int][]sheaf.Block, r sheaf.Range) (out map[int][]sheaf.Block) {
+	for unit, blocks := range all {
+		if unit >= r.From && unit <= r.To {
+			if out == nil {
+				out = map[int][]sheaf.Block{}
+			}
+			out[unit] = blocks
+		}
+	}
+	return out
 }
 
 // headingsAt returns the heading path in force at the start of a unit, by the

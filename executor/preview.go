@@ -210,7 +210,7 @@ func (p *Previewer) read(ctx context.Context, doc *sheaf.Document, payload *task
 	defer release()
 	src := child.Source{
 		Path: path, Fill: fill, Format: payload.Format, Key: doc.ID + "/preview/" + payload.SourceKey,
-		Options: parser.Options{Name: doc.Name, MediaType: payload.MediaType, Config: one.Config, Hint: payload.Hint},
+		Options: parser.Options{Name: doc.Name, MediaType: payload.MediaType, Config: one.Config, Hint: payload.Hint, Beside: payload.Beside},
 	}
 	try := func(n int) time.Duration { return previewTry + time.Duration(n)*previewTryUnit }
 	err = p.Parser.ParseIsolating(ctx, src, one.Range, try, func(u sheaf.UnitResult) error {

@@ -367,7 +367,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	src := child.Source{
 		Path: path, Fill: fill, Format: p.Format,
 		Key:     doc.ID + "/" + fmt.Sprint(t.Generation) + "/" + p.SourceKey,
-		Options: parser.Options{Name: doc.Name, MediaType: p.MediaType, Config: p.Config, Hint: p.Hint},
+		Options: parser.Options{Name: doc.Name, MediaType: p.MediaType, Config: p.Config, Hint: p.Hint, Beside: p.Beside},
 	}
 	costOf := func(n int) int { return max(1, (t.Cost*n+t.Range.Len()-1)/max(1, t.Range.Len())) }
 	deadline := func(n int) time.Duration {

@@ -59,6 +59,8 @@ type Options struct {
 	// nil when planning: including after a round trip through JSON, where nil is
 	// "null".
 	Hint json.RawMessage `json:",omitempty"`
+	// Beside are the blocks of units of the range that the plan found (see Plan.Beside).
+	Beside map[int][]sheaf.Block `json:",omitempty"`
 	// Fill fetches bytes of a sparse file before they are read; nil for a complete
 	// file. Only Sparse formats get one. If it fails the process exits, since the
 	// bytes read would not be those of the file.
@@ -169,6 +171,9 @@ type Plan struct {
 	Metadata map[string]string // title, author, subject, keywords, producer, created, modified, language, …
 	Outline  []sheaf.Heading   // in document order; nil if there is none
 	Warnings []sheaf.Warning
+	// Beside are blocks of a unit that are kept outside of its content, such as the
+	// values of a form. Parse gets them back in Options.Beside and adds them.
+	Beside map[int][]sheaf.Block `json:",omitempty"`
 }
 
 // PlannedRange is a cut prepared by the format.

@@ -62,14 +62,15 @@ func PlanTask(p PlanPayload) sheaf.NewTask {
 // The plan writes it with everything an executor needs, so that changes to the
 // document's row do not affect the task.
 type ParsePayload struct {
-	Format    string            `json:"format"`     // parser id
-	MediaType string            `json:"media_type"` // as parsed
-	SourceKey string            `json:"source_key"` // blob: the original, or a shard of it
-	SHA256    string            `json:"sha256,omitempty"`
-	Size      int64             `json:"size"`
-	Hint      json.RawMessage   `json:"hint,omitempty"` // of the planned range, or of parser.Agreeing
-	Config    sheaf.ParseConfig `json:"config"`         // merged with dataset and defaults
-	Headings  []string          `json:"headings,omitempty"`
+	Format    string                `json:"format"`     // parser id
+	MediaType string                `json:"media_type"` // as parsed
+	SourceKey string                `json:"source_key"` // blob: the original, or a shard of it
+	SHA256    string                `json:"sha256,omitempty"`
+	Size      int64                 `json:"size"`
+	Hint      json.RawMessage       `json:"hint,omitempty"`   // of the planned range, or of parser.Agreeing
+	Beside    map[int][]sheaf.Block `json:"beside,omitempty"` // of parser.Plan, for units of the range
+	Config    sheaf.ParseConfig     `json:"config"`           // merged with dataset and defaults
+	Headings  []string              `json:"headings,omitempty"`
 	// HeadingLevels are the levels of Headings if they are not 1, 2, 3 …
 	HeadingLevels []int `json:"heading_levels,omitempty"`
 	// Continues says that the headings the range starts under were unknown when it was

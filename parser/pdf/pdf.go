@@ -42,7 +42,7 @@ func New(cfg Config) parser.Format {
 type format struct{ cfg Config }
 
 // version changes whenever the same file would yield other blocks.
-const version = 11
+const version = 12
 
 // rangeSize is the number of pages per task.
 const rangeSize = 12
@@ -92,6 +92,7 @@ type document struct {
 	asm      assembler
 	page     engine.Page
 	outline  *outline
+	frames   map[int]frame // of pages that have something beside their content
 }
 
 func (d *document) source() (io.ReaderAt, int64) {
@@ -226,6 +227,7 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 				return err
 			}
 		}
+		d.addBeside(u)
 		return emit(*u)
 	})
 }
@@ -371,6 +373,12 @@ func (d *document) read(ctx context.Context, n int) (*sheet, error) {
 	default:
 		if label := strings.TrimSpace(d.doc.Label(n - 1)); label != "" && label != fmt.Sprint(n) {
 			s.label = label
+		}
+		if d.options.Beside[n] != nil {
+			if d.frames == nil {
+				d.frames = map[int]frame{}
+			}
+			d.frames[n] = frameOf(&d.page)
 		}
 		s.take(&d.asm, &d.page)
 		s.gather()

@@ -655,6 +655,8 @@ func FuzzPDF(f *testing.F) {
 	f.Add(enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "Seed") + enginetest.Line(10, 10, 200, 10)}}}.Bytes())
 	f.Add(enginetest.File{Labels: "0 << /S /r >>", Outline: []enginetest.Mark{{Level: 1, Title: "x", Page: 0}}, Pages: []enginetest.Page{{Content: enginetest.Image(0, 0, 600, 700), Rotate: 90}}}.Bytes())
 	f.Add([]byte("%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[2 0 R]/Count 1>>endobj trailer<</Root 1 0 R>>"))
+	form := filledForm("Maud")
+	f.Add(form.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := openBytes(t, b, sheaf.ParseConfig{})
 		if err != nil {
@@ -663,9 +665,11 @@ func FuzzPDF(f *testing.F) {
 			}
 			return
 		}
-		if _, err := d.Plan(context.Background()); err != nil {
+		plan, err := d.Plan(context.Background())
+		if err != nil {
 			return
 		}
+		d.(*document).options.Beside = plan.Beside
 		pages := min(d.(*document).pages, 4)
 		next := 1
 		err = d.Parse(context.Background(), sheaf.Range{From: 1, To: pages}, func(u sheaf.UnitResult) error {

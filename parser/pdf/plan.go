@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +83,16 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	}
 	if err == nil && len(in.fingerprints) == d.pages {
-		p.Fingerprints, p.Outline = in.fingerprints, in.outline
+		p.Fingerprints, p.Outline, p.Beside = in.fingerprints, in.outline, in.beside
+		if in.clipped > 0 {
+			warn("form_clipped", "%d values of the form were left out: up to %d KB of a page and %d KB of a document are read.", in.clipped, maxBesideBytes/1000, maxBesideTotal/1000)
+		}
+		if in.xfa {
+			warn("form_unread", "The document is an XFA form, whose pages Adobe's programs make when they open it; print it to a PDF and upload that.")
+		}
+		if in.comments > 0 {
+			warn("comments_ignored", "Reviewer comments (%d) were not read; they are not part of the text.", in.comments)
+		}
 		if placing, ok := d.doc.(engine.Placing); ok && in.sound && d.repaired == nil {
 			placing.Place(in.pages) // so that ranges read here next need not search for them
 		}
@@ -153,6 +163,10 @@ type inspection struct {
 	outline      []sheaf.Heading
 	metadata     map[string]string
 	sound        bool // pdfcpu was not needed
+	beside       map[int][]sheaf.Block
+	clipped      int  // values of the form left out
+	comments     int  // of reviewers
+	xfa          bool // the form has no pages of its own
 }
 
 func init() { api.DisableConfigDir() } // it would create a folder in the user's home
@@ -243,6 +257,20 @@ func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	}
 	marks := bookmarks{objects: r, pageOf: h.pageOf}
 	in.outline = marks.read(root)
+	f := forms{objects: r, pageOf: h.pageOf, numbers: in.pages}
+	if o, ok := r.(*objects); ok {
+		err := o.err
+		f.read(root)
+		o.err = err // a damaged annotation is no reason to doubt the pages
+	} else {
+		f.read(root)
+	}
+	in.beside, in.clipped, in.comments, in.xfa = f.beside(), f.clipped, f.comments, f.xfa
+	for page, blocks := range in.beside { // a value that changes changes the page
+		d := xxhash.New()
+		_ = json.NewEncoder(d).Encode(blocks) // plain fields always encode
+		in.fingerprints[page-1] ^= d.Sum64()
+	}
 	return in, nil
 }
 

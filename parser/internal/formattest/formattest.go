@@ -123,7 +123,7 @@ func Read(t testing.TB, f parser.Format, content []byte, o parser.Options, shard
 		}
 		format, from := f, path
 		o := o
-		o.Hint = r.Hint
+		o.Hint, o.Beside = r.Hint, plan.Beside
 		if r.Shard != "" {
 			format, from, o.MediaType = shards, filepath.Join(o.TempDir, r.Shard), r.MediaType
 		}

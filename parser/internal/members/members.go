@@ -131,7 +131,7 @@ func (m Reader) blocks(ctx context.Context, format parser.Format, mediaType, nam
 	if err != nil {
 		return nil, nil, err
 	}
-	warnings = plan.Warnings
+	warnings, o.Beside = plan.Warnings, plan.Beside
 	text := 0
 	emit := func(u sheaf.UnitResult) error {
 		warnings = append(warnings, u.Warnings...)

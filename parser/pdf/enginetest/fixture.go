@@ -31,6 +31,7 @@ type Page struct {
 	CropBox  [4]int // zero means none
 	Rotate   int    // degrees clockwise
 	Links    []Link
+	Annots   []string // the entries of other annotations; those with /FT are fields of the file's form
 }
 
 // Link is an area of a page that links to an address or, if URI is empty, to a
@@ -117,6 +118,7 @@ func (f File) Bytes() []byte {
 	resources := fmt.Sprintf("<< /Font << %s>> /XObject << /I1 %d 0 R /X1 %d 0 R >> >>", fonts, image, form)
 
 	var kids []int
+	fields := ""
 	for _, p := range f.Pages {
 		content := stream("", p.Content)
 		box := p.MediaBox
@@ -127,7 +129,7 @@ func (f File) Bytes() []byte {
 		if p.CropBox != [4]int{} {
 			extra = fmt.Sprintf(" /CropBox [%d %d %d %d]", p.CropBox[0], p.CropBox[1], p.CropBox[2], p.CropBox[3])
 		}
-		if len(p.Links) > 0 {
+		if len(p.Links)+len(p.Annots) > 0 {
 			annots := ""
 			for _, l := range p.Links {
 				to := fmt.Sprintf("/A << /S /URI /URI (%s) >>", l.URI)
@@ -135,6 +137,12 @@ func (f File) Bytes() []byte {
 					to = fmt.Sprintf("/Dest [%d /Fit]", l.Page)
 				}
 				annots += fmt.Sprintf("%d 0 R ", add(fmt.Sprintf("<< /Type /Annot /Subtype /Link /Rect [%d %d %d %d] /Border [0 0 0] %s >>", l.Box[0], l.Box[1], l.Box[2], l.Box[3], to)))
+			}
+			for _, a := range p.Annots {
+				ref := fmt.Sprintf("%d 0 R ", add("<< /Type /Annot "+a+" >>"))
+				if annots += ref; strings.Contains(a, "/FT ") {
+					fields += ref
+				}
 			}
 			extra += " /Annots [" + annots + "]"
 		}
@@ -150,6 +158,9 @@ func (f File) Bytes() []byte {
 	root := fmt.Sprintf("<< /Type /Catalog /Pages %d 0 R", tree)
 	if f.Labels != "" {
 		root += " /PageLabels << /Nums [" + f.Labels + "] >>"
+	}
+	if fields != "" {
+		root += " /AcroForm << /Fields [" + fields + "] >>"
 	}
 	if len(f.Outline) > 0 {
 		root += fmt.Sprintf(" /Outlines %d 0 R", f.outline(add, &objects, kids))

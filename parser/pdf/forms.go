@@ -1,0 +1,333 @@
+package pdf
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
+
+	"sheaf"
+	"sheaf/parser/pdf/engine"
+)
+
+// What is filled into a form, or typed onto a page, is drawn by annotations (ISO
+// 32000-1, 12.5 and 12.7) and is no part of the page's content, which is what the
+// engine reads. The plan collects it: the ranges get it as parser.Options.Beside.
+
+// Limits on what is read beside the pages.
+const (
+	maxFields       = 5_000  // fields and widgets examined
+	maxFieldDepth   = 32     // of nested fields
+	maxFieldBytes   = 2_000  // per value
+	maxBesideBytes  = 16_000 // per page
+	maxBesideTotal  = 256_000
+	annotatedPages  = 100    // pages of a document whose annotations are read; each link of a manual is one
+	maxAnnotations  = 20_000 // examined
+	fieldIsHidden   = 1<<1 | 1<<5
+	fieldIsPassword = 1 << 13
+	fieldIsRadio    = 1 << 15
+	fieldIsPush     = 1 << 16
+)
+
+// field is a line of text that an annotation shows.
+type field struct {
+	page int // from 0
+	text string
+	box  sheaf.Box // in the page's own coordinates, y upwards; zero if unknown
+}
+
+// forms reads the fields of a form and the text typed onto pages.
+type forms struct {
+	objects  resolver
+	pageOf   map[int]int // object number of a page → its index from 0
+	widgets  map[int]int // object number of a widget → page, once it is needed
+	numbers  []int       // object numbers of the pages
+	seen     map[int]bool
+	examined int
+	bytes    map[int]int // by page
+	total    int
+	out      []field
+	clipped  int // fields left out
+	comments int // annotations of reviewers
+	xfa      bool
+}
+
+// inheritedField is what a field takes from those above it.
+type inheritedField struct {
+	kind    string
+	value   types.Object
+	flags   int
+	options types.Object
+	label   string
+}
+
+func (f *forms) read(root types.Dict) {
+	f.seen, f.bytes = map[int]bool{}, map[int]int{}
+	if form := dictOf(f.objects, root["AcroForm"]); form != nil {
+		fields := arrayOf(f.objects, form["Fields"])
+		f.xfa = form["XFA"] != nil && len(fields) == 0
+		for _, o := range fields {
+			f.walk(o, inheritedField{}, 0)
+		}
+	}
+	if len(f.numbers) <= annotatedPages {
+		f.typed()
+	}
+	slices.SortStableFunc(f.out, func(a, b field) int {
+		return cmp.Or(cmp.Compare(a.page, b.page), cmp.Compare(b.box.Y1, a.box.Y1), cmp.Compare(a.box.X0, b.box.X0))
+	})
+}
+
+// walk visits a field: one with its own fields, or one with the widgets that show
+// it, which may be itself.
+func (f *forms) walk(o types.Object, in inheritedField, depth int) {
+	if f.examined++; f.examined > maxFields || depth > maxFieldDepth {
+		f.clipped++
+		return
+	}
+	number := 0
+	if ref, ok := o.(types.IndirectRef); ok {
+		if number = ref.ObjectNumber.Value(); f.seen[number] {
+			return
+		}
+		f.seen[number] = true
+	}
+	d := dictOf(f.objects, o)
+	if d == nil {
+		return
+	}
+	if kind, ok := f.name(d["FT"]); ok {
+		in.kind = kind
+	}
+	if v, ok := d.Find("V"); ok {
+		in.value = v
+	}
+	if v, ok := d.Find("Opt"); ok {
+		in.options = v
+	}
+	if n, ok := f.integer(d["Ff"]); ok {
+		in.flags = n
+	}
+	// TU is for readers, and T for programs: "topmostSubform[0]".
+	if label := cmp.Or(f.text(d["TU"]), strings.TrimSuffix(f.text(d["T"]), "[0]")); label != "" {
+		in.label = label
+	}
+	for _, k := range arrayOf(f.objects, d["Kids"]) {
+		f.walk(k, in, depth+1)
+	}
+	if d["Rect"] != nil {
+		f.widget(d, number, in)
+	}
+}
+
+// widget adds what a widget shows.
+func (f *forms) widget(d types.Dict, number int, in inheritedField) {
+	if flags, _ := f.integer(d["F"]); flags&fieldIsHidden != 0 {
+		return
+	}
+	var text string
+	switch in.kind {
+	case "Tx":
+		if in.flags&fieldIsPassword == 0 {
+			text = f.text(in.value)
+		}
+	case "Ch":
+		text = f.chosen(in)
+	case "Btn":
+		if state, ok := f.name(d["AS"]); ok && state != "Off" && in.flags&fieldIsPush == 0 {
+			text = "yes"
+			if in.flags&fieldIsRadio != 0 {
+				text = state
+			}
+		}
+	}
+	if text == "" {
+		return
+	}
+	if in.label != "" {
+		text = in.label + ": " + text
+	}
+	if page, ok := f.pageBehind(d, number); ok {
+		f.add(page, text, d)
+	}
+}
+
+// chosen is the choice, or the choices, of a list by the names that readers see.
+func (f *forms) chosen(in inheritedField) string {
+	names := map[string]string{}
+	for _, o := range arrayOf(f.objects, in.options) {
+		if pair := arrayOf(f.objects, o); len(pair) == 2 {
+			names[f.text(pair[0])] = f.text(pair[1])
+		}
+	}
+	values := []types.Object{in.value}
+	if list := arrayOf(f.objects, in.value); list != nil {
+		values = list
+	}
+	var out []string
+	for _, v := range values {
+		if s := f.text(v); s != "" {
+			out = append(out, cmp.Or(names[s], s))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// pageBehind finds a widget's page: it may name it, and otherwise the pages are
+// searched for the widget.
+func (f *forms) pageBehind(d types.Dict, number int) (page int, ok bool) {
+	if ref, is := d["P"].(types.IndirectRef); is {
+		if page, ok = f.pageOf[ref.ObjectNumber.Value()]; ok {
+			return page, true
+		}
+	}
+	if f.widgets == nil {
+		f.widgets = map[int]int{}
+		for page, n := range f.numbers {
+			for _, o := range f.annotations(n) {
+				if ref, is := o.(types.IndirectRef); is {
+					f.widgets[ref.ObjectNumber.Value()] = page
+				}
+			}
+		}
+	}
+	page, ok = f.widgets[number]
+	return page, ok
+}
+
+func (f *forms) annotations(page int) types.Array {
+	return arrayOf(f.objects, dictOf(f.objects, *types.NewIndirectRef(page, 0))["Annots"])
+}
+
+// typed adds text typed onto the pages, and counts the comments of reviewers.
+func (f *forms) typed() {
+	looked := 0
+	for page, n := range f.numbers {
+		for _, o := range f.annotations(n) {
+			if looked++; looked > maxAnnotations {
+				return
+			}
+			d := dictOf(f.objects, o)
+			kind, _ := f.name(d["Subtype"])
+			flags, _ := f.integer(d["F"])
+			if flags&fieldIsHidden != 0 {
+				continue
+			}
+			switch kind {
+			case "FreeText":
+				if text := f.text(d["Contents"]); text != "" {
+					f.add(page, text, d)
+				}
+			case "Text", "Highlight", "Underline", "Squiggly", "StrikeOut", "Caret":
+				if f.text(d["Contents"]) != "" {
+					f.comments++
+				}
+			}
+		}
+	}
+}
+
+func (f *forms) add(page int, text string, d types.Dict) {
+	if f.bytes[page]+len(text) > maxBesideBytes || f.total+len(text) > maxBesideTotal {
+		f.clipped++
+		return
+	}
+	f.bytes[page] += len(text)
+	f.total += len(text)
+	f.out = append(f.out, field{page: page, text: text, box: f.rectangle(page, d["Rect"])})
+}
+
+// rectangle reads a rectangle; the zero Box if it is none.
+func (f *forms) rectangle(page int, o types.Object) sheaf.Box {
+	list := arrayOf(f.objects, o)
+	var n [4]float64
+	if len(list) != len(n) {
+		return sheaf.Box{}
+	}
+	for i, v := range list {
+		v, _ = f.objects.Dereference(v)
+		switch v := v.(type) {
+		case types.Integer:
+			n[i] = float64(v)
+		case types.Float:
+			n[i] = float64(v)
+		default:
+			return sheaf.Box{}
+		}
+	}
+	return sheaf.Box{Page: page + 1, X0: min(n[0], n[2]), Y0: min(n[1], n[3]), X1: max(n[0], n[2]), Y1: max(n[1], n[3])}
+}
+
+func (f *forms) text(o types.Object) string {
+	o, err := f.objects.Dereference(o)
+	if err != nil {
+		return ""
+	}
+	s, ok := stringOf(o)
+	if !ok {
+		return ""
+	}
+	if len(s) > maxFieldBytes {
+		s = strings.ToValidUTF8(s[:maxFieldBytes], "")
+	}
+	return strings.Join(strings.Fields(cleanMeta(s)), " ")
+}
+
+func (f *forms) name(o types.Object) (string, bool) {
+	o, err := f.objects.Dereference(o)
+	n, ok := o.(types.Name)
+	return n.Value(), ok && err == nil
+}
+
+func (f *forms) integer(o types.Object) (int, bool) {
+	o, err := f.objects.Dereference(o)
+	n, ok := o.(types.Integer)
+	return int(n), ok && err == nil
+}
+
+// beside returns the lines of each page as a block, with boxes in the page's own
+// coordinates.
+func (f *forms) beside() map[int][]sheaf.Block {
+	out := map[int][]sheaf.Block{}
+	for _, v := range f.out {
+		n := v.page + 1
+		if out[n] == nil {
+			out[n] = []sheaf.Block{{Kind: sheaf.BlockParagraph, Page: n}}
+		}
+		b := &out[n][0]
+		if b.Text != "" {
+			b.Text += "\n"
+		}
+		start := len(b.Text)
+		if b.Text += v.text; v.box.Page > 0 {
+			b.Spans = append(b.Spans, sheaf.Span{Start: start, End: len(b.Text), Box: v.box})
+		}
+	}
+	return out
+}
+
+// addBeside adds what the plan found beside the page's content, where it is
+// displayed.
+func (d *document) addBeside(u *sheaf.UnitResult) {
+	blocks := d.options.Beside[u.Unit]
+	if len(blocks) == 0 || u.Status == sheaf.UnitFailed {
+		return
+	}
+	f, known := d.frames[u.Unit]
+	for _, b := range blocks {
+		spans := b.Spans
+		b.Spans = nil
+		for _, s := range spans {
+			x0, y0, x1, y1 := f.display(engine.Rect{L: float32(s.Box.X0), B: float32(s.Box.Y0), R: float32(s.Box.X1), T: float32(s.Box.Y1)})
+			x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, float32(u.Width)), min(y1, float32(u.Height))
+			if known && x0 < x1 && y0 < y1 {
+				b.Spans = append(b.Spans, sheaf.Span{Start: s.Start, End: s.End, Box: (&sheet{number: u.Unit}).displayed(box{x0, y0, x1, y1})})
+			}
+		}
+		u.Blocks = append(u.Blocks, b)
+	}
+	if u.Status == sheaf.UnitBlank {
+		u.Status, u.Code, u.Message = sheaf.UnitOK, "", ""
+	}
+}
