@@ -17,17 +17,20 @@ import (
 
 // Limits on what is read beside the pages.
 const (
-	maxFields       = 5_000  // fields and widgets examined
-	maxFieldDepth   = 32     // of nested fields
-	maxFieldBytes   = 2_000  // per value
-	maxBesideBytes  = 16_000 // per page
-	maxBesideTotal  = 256_000
-	annotatedPages  = 100    // pages of a document whose annotations are read; each link of a manual is one
-	maxAnnotations  = 20_000 // examined
-	fieldIsHidden   = 1<<1 | 1<<5
-	fieldIsPassword = 1 << 13
-	fieldIsRadio    = 1 << 15
-	fieldIsPush     = 1 << 16
+	maxFields      = 5_000  // fields and widgets examined
+	maxFieldDepth  = 32     // of nested fields
+	maxBesideBytes = 16_000 // per page; maxMetaBytes per value
+	maxBesideTotal = 256_000
+	annotatedPages = 100    // pages of a document whose annotations are read; each link of a manual is one, and takes 2 µs
+	maxAnnotations = 20_000 // examined
+)
+
+// Flags of annotations (ISO 32000-1, table 165), and of fields (tables 221 to 228).
+const (
+	isHidden   = 1<<1 | 1<<5
+	isPassword = 1 << 13
+	isRadio    = 1 << 15
+	isPush     = 1 << 16
 )
 
 // field is a line of text that an annotation shows.
@@ -48,7 +51,8 @@ type forms struct {
 	bytes    map[int]int // by page
 	total    int
 	out      []field
-	clipped  int // fields left out
+	clipped  int // values left out
+	cut      int // values of which the beginning was read
 	comments int // annotations of reviewers
 	xfa      bool
 }
@@ -123,21 +127,21 @@ func (f *forms) walk(o types.Object, in inheritedField, depth int) {
 
 // widget adds what a widget shows.
 func (f *forms) widget(d types.Dict, number int, in inheritedField) {
-	if flags, _ := f.integer(d["F"]); flags&fieldIsHidden != 0 {
+	if flags, _ := f.integer(d["F"]); flags&isHidden != 0 {
 		return
 	}
 	var text string
 	switch in.kind {
 	case "Tx":
-		if in.flags&fieldIsPassword == 0 {
+		if in.flags&isPassword == 0 {
 			text = f.text(in.value)
 		}
 	case "Ch":
 		text = f.chosen(in)
 	case "Btn":
-		if state, ok := f.name(d["AS"]); ok && state != "Off" && in.flags&fieldIsPush == 0 {
+		if state, ok := f.name(d["AS"]); ok && state != "Off" && in.flags&isPush == 0 {
 			text = "yes"
-			if in.flags&fieldIsRadio != 0 {
+			if in.flags&isRadio != 0 {
 				text = state
 			}
 		}
@@ -206,12 +210,13 @@ func (f *forms) typed() {
 	for page, n := range f.numbers {
 		for _, o := range f.annotations(n) {
 			if looked++; looked > maxAnnotations {
+				f.clipped++
 				return
 			}
 			d := dictOf(f.objects, o)
 			kind, _ := f.name(d["Subtype"])
 			flags, _ := f.integer(d["F"])
-			if flags&fieldIsHidden != 0 {
+			if flags&isHidden != 0 {
 				continue
 			}
 			switch kind {
@@ -268,8 +273,8 @@ func (f *forms) text(o types.Object) string {
 	if !ok {
 		return ""
 	}
-	if len(s) > maxFieldBytes {
-		s = strings.ToValidUTF8(s[:maxFieldBytes], "")
+	if len(s) > maxMetaBytes {
+		f.cut++
 	}
 	return strings.Join(strings.Fields(cleanMeta(s)), " ")
 }

@@ -120,8 +120,8 @@ func TestFormsAreBounded(t *testing.T) {
 	}
 	f := forms{objects: h, pageOf: map[int]int{page.ObjectNumber.Value(): 0}, numbers: []int{page.ObjectNumber.Value()}}
 	f.read(types.Dict{"AcroForm": types.Dict{"Fields": fields}})
-	if b := f.beside()[1]; len(b) != 1 || len(b[0].Text) > maxBesideBytes+40 || len(b[0].Spans) != 0 || f.clipped != 40-7 {
-		t.Errorf("%d clipped, %d blocks", f.clipped, len(b))
+	if b := f.beside()[1]; len(b) != 1 || len(b[0].Text) > maxBesideBytes+40 || len(b[0].Spans) != 0 || f.clipped != 40-7 || f.cut != 40 {
+		t.Errorf("%d clipped, %d cut, %d blocks", f.clipped, f.cut, len(b))
 	}
 	var x forms
 	x.objects = h

@@ -24,6 +24,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/clean"
 	"sheaf/parser/pdf/engine"
 )
 
@@ -84,8 +85,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	if err == nil && len(in.fingerprints) == d.pages {
 		p.Fingerprints, p.Outline, p.Beside = in.fingerprints, in.outline, in.beside
-		if in.clipped > 0 {
-			warn("form_clipped", "%d values of the form were left out: up to %d KB of a page and %d KB of a document are read.", in.clipped, maxBesideBytes/1000, maxBesideTotal/1000)
+		if in.clipped+in.cut > 0 {
+			warn("form_clipped", "Of the form %s: up to %d KB of a value, %d KB of a page and %d KB of a document are read.",
+				clean.Counts(in.clipped, "values were left out", in.cut, "values were cut"), maxMetaBytes/1000, maxBesideBytes/1000, maxBesideTotal/1000)
 		}
 		if in.xfa {
 			warn("form_unread", "The document is an XFA form, whose pages Adobe's programs make when they open it; print it to a PDF and upload that.")
@@ -164,7 +166,7 @@ type inspection struct {
 	metadata     map[string]string
 	sound        bool // pdfcpu was not needed
 	beside       map[int][]sheaf.Block
-	clipped      int  // values of the form left out
+	clipped, cut int  // values of the form left out, and read in part
 	comments     int  // of reviewers
 	xfa          bool // the form has no pages of its own
 }
@@ -265,7 +267,7 @@ func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	} else {
 		f.read(root)
 	}
-	in.beside, in.clipped, in.comments, in.xfa = f.beside(), f.clipped, f.comments, f.xfa
+	in.beside, in.clipped, in.cut, in.comments, in.xfa = f.beside(), f.clipped, f.cut, f.comments, f.xfa
 	for page, blocks := range in.beside { // a value that changes changes the page
 		d := xxhash.New()
 		_ = json.NewEncoder(d).Encode(blocks) // plain fields always encode
