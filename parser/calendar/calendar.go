@@ -6,6 +6,7 @@ package calendar
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/quotedprintable"
 	"os"
@@ -80,6 +81,7 @@ type entry struct {
 	names  []string            // of the properties, in order of first use
 	values map[string][]string // by name
 	notes  []string
+	left   int // values left out
 }
 
 // Close implements parser.Document.
@@ -111,6 +113,9 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 		e := &d.entries[n-1]
 		u := whole.Unit(n, e.blocks(n))
 		u.Label = e.title
+		if e.left > 0 {
+			u.Warnings = append(u.Warnings, sheaf.Warning{Code: "values_clipped", Page: n, Message: fmt.Sprintf("%d values, such as attendees, were left out: of each kind %d are read.", e.left, maxValues)})
+		}
 		if err := emit(u); err != nil {
 			return err
 		}
@@ -149,9 +154,9 @@ func (d *document) read(s string) {
 	for line := range unfolded(s) {
 		p := parse(line)
 		switch {
-		case p.name == "BEGIN" && e != nil && !entries[strings.ToUpper(p.value)]:
+		case p.name == "BEGIN" && e != nil && !components[strings.ToUpper(p.value)]:
 			inside++
-		case p.name == "BEGIN" && entries[strings.ToUpper(p.value)]:
+		case p.name == "BEGIN" && components[strings.ToUpper(p.value)]:
 			flush() // one that has no end
 			e = &entry{values: map[string][]string{}}
 		case p.name == "END" && inside > 0:
@@ -167,12 +172,12 @@ func (d *document) read(s string) {
 	flush()
 }
 
-// entries are the components that become units.
-var entries = map[string]bool{"VEVENT": true, "VTODO": true, "VJOURNAL": true, "VFREEBUSY": true, "VCARD": true}
+// components are those that become entries.
+var components = map[string]bool{"VEVENT": true, "VTODO": true, "VJOURNAL": true, "VFREEBUSY": true, "VCARD": true}
 
-// shown are the names by which readers know properties; others are shown by their
+// readable are the names by which readers know properties; others are shown by their
 // own. An empty name leaves a property out: it is for programs, or is no text.
-var shown = map[string]string{
+var readable = map[string]string{
 	"DTSTART": "Start", "DTEND": "End", "DUE": "Due", "COMPLETED": "Completed", "DURATION": "Duration", "LOCATION": "Location",
 	"ORGANIZER": "Organizer", "ATTENDEE": "Attendees", "RRULE": "Repeats", "RDATE": "Also on", "EXDATE": "Except", "STATUS": "Status",
 	"CATEGORIES": "Categories", "URL": "URL", "CONTACT": "Contact", "RESOURCES": "Resources", "FREEBUSY": "Busy", "ATTACH": "Attachment",
@@ -204,13 +209,13 @@ func (e *entry) add(p property) {
 		return
 	case "X-ALT-DESC":
 		if len(e.notes) == 0 && strings.EqualFold(p.params["FMTTYPE"], "text/html") {
-			for _, b := range htmlblocks.Read([]byte(strings.ToValidUTF8(p.text(), "\ufffd"))).Blocks {
+			for _, b := range htmlblocks.Blocks(p.text()) {
 				e.notes = append(e.notes, b.Text)
 			}
 		}
 		return
 	}
-	name, known := shown[p.name]
+	name, known := readable[p.name]
 	if known && name == "" || strings.HasPrefix(p.name, "X-") {
 		return
 	}
@@ -218,7 +223,11 @@ func (e *entry) add(p property) {
 		name = strings.ToUpper(p.name[:1]) + strings.ToLower(p.name[1:])
 	}
 	value := clean.Line(p.shown())
-	if value == "" || len(e.values[name]) >= maxValues {
+	switch {
+	case value == "":
+		return
+	case len(e.values[name]) == maxValues:
+		e.left++
 		return
 	}
 	if e.values[name] == nil {
@@ -240,12 +249,13 @@ type property struct {
 func unfolded(s string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		var line strings.Builder
+		encoded := false // as quoted-printable
 		for next := range strings.SplitSeq(strings.ReplaceAll(s, "\r\n", "\n"), "\n") {
 			if next != "" && (next[0] == ' ' || next[0] == '\t') {
 				line.WriteString(next[1:])
 				continue
 			}
-			if l := line.String(); strings.HasSuffix(l, "=") && strings.Contains(strings.ToUpper(l), "QUOTED-PRINTABLE") {
+			if encoded && strings.HasSuffix(line.String(), "=") {
 				line.WriteString("\n" + next)
 				continue
 			}
@@ -254,6 +264,8 @@ func unfolded(s string) func(yield func(string) bool) {
 			}
 			line.Reset()
 			line.WriteString(next)
+			names, _, _ := strings.Cut(next, ":")
+			encoded = strings.Contains(strings.ToUpper(names), "QUOTED-PRINTABLE")
 		}
 		if line.Len() > 0 {
 			yield(line.String())

@@ -52,6 +52,19 @@ func TestEntriesBecomeUnits(t *testing.T) {
 	}
 }
 
+// A cut is named, and a value of many encoded lines takes no longer than its length.
+func TestEntriesAreBounded(t *testing.T) {
+	content := "BEGIN:VEVENT\nSUMMARY:Fair\n" + strings.Repeat("ATTENDEE:mailto:a@example.org\n", maxValues+3) +
+		"NOTE;QUOTED-PRINTABLE:" + strings.Repeat("x=\n", 300_000) + "end\nEND:VEVENT\n"
+	_, units, err := formattest.Read(t, New(), []byte(content), options, nil)
+	if err != nil || len(units) != 1 || len(units[0].Warnings) != 1 || !strings.HasPrefix(units[0].Warnings[0].Message, "3 values") {
+		t.Fatalf("%v %d units", err, len(units))
+	}
+	if note := units[0].Blocks[2].Text; len(note) != 300_003 {
+		t.Errorf("a note of %d bytes", len(note))
+	}
+}
+
 func TestFileWithoutEntriesIsAFailure(t *testing.T) {
 	for _, content := range []string{"", "BEGIN:VCALENDAR\nEND:VCALENDAR\n", "BEGIN:VEVENT\nUID:1\nEND:VEVENT\n", "a letter"} {
 		if _, _, err := formattest.Read(t, New(), []byte(content), options, nil); err == nil {

@@ -80,8 +80,9 @@ func TestDiagramsAreReadAndCommentsNamed(t *testing.T) {
 func TestIncludedFilesAreRead(t *testing.T) {
 	document := formattest.Zip(
 		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
-		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="h" Type="x/aFChunk" Target="/word/a.html"/><Relationship Id="m" Type="x/aFChunk" Target="b.mht"/><Relationship Id="r" Type="x/aFChunk" Target="c.rtf"/><Relationship Id="t" Type="x/aFChunk" Target="d.txt"/><Relationship Id="d" Type="x/aFChunk" Target="e.docx"/><Relationship Id="x" Type="x/aFChunk" TargetMode="External" Target="http://example.org/f.html"/></Relationships>`,
-		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r></w:p><w:altChunk r:id="h"/><w:altChunk r:id="m"/><w:p><w:r><w:t>Between</w:t></w:r></w:p><w:altChunk r:id="r"/><w:altChunk r:id="t"/><w:altChunk r:id="d"/><w:altChunk r:id="x"/><w:altChunk r:id="none"/></w:body></w:document>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="h" Type="x/aFChunk" Target="/word/a.html"/><Relationship Id="w" Type="x/aFChunk" Target="w.html"/><Relationship Id="m" Type="x/aFChunk" Target="b.mht"/><Relationship Id="r" Type="x/aFChunk" Target="c.rtf"/><Relationship Id="t" Type="x/aFChunk" Target="d.txt"/><Relationship Id="d" Type="x/aFChunk" Target="e.docx"/><Relationship Id="x" Type="x/aFChunk" TargetMode="External" Target="http://example.org/f.html"/></Relationships>`,
+		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r></w:p><w:altChunk r:id="h"/><w:altChunk r:id="w"/><w:altChunk r:id="m"/><w:p><w:r><w:t>Between</w:t></w:r></w:p><w:altChunk r:id="r"/><w:altChunk r:id="t"/><w:altChunk r:id="d"/><w:altChunk r:id="x"/><w:altChunk r:id="none"/></w:body></w:document>`,
+		"word/w.html", "\xff\xfe<\x00p\x00>\x00W\x00i\x00d\x00e\x00",
 		"word/a.html", "<html><head><meta charset=iso-8859-1></head><body><h2>Harvest</h2><p>Caf\xe9 in the orchard</p></body></html>",
 		"word/b.mht", "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<p>Gr=C3=BC=C3=9Fe</p>\r\n--x--\r\n",
 		"word/c.rtf", `{\rtf1\ansi Rich text}`,
@@ -96,7 +97,7 @@ func TestIncludedFilesAreRead(t *testing.T) {
 	for _, b := range units[0].Blocks {
 		got = append(got, b.Text)
 	}
-	if want := []string{"Before", "Harvest", "Café in the orchard", "Grüße", "Between", "Rich text", "First line", "Second"}; !slices.Equal(got, want) {
+	if want := []string{"Before", "Harvest", "Café in the orchard", "Wide", "Grüße", "Between", "Rich text", "First line", "Second"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if len(plan.Warnings) != 1 || plan.Warnings[0].Code != "embedded_ignored" || !strings.Contains(plan.Warnings[0].Message, "3") {

@@ -35,7 +35,7 @@ func (r *reader) include(id string) (blocks []sheaf.Block, ok bool) {
 	case bytes.HasPrefix(head, []byte(`{\rtf`)):
 		text, html := rtf.Text(head)
 		if html {
-			return htmlblocks.Read([]byte(text)).Blocks, true
+			return htmlblocks.Blocks(text), true
 		}
 		return paragraphs(text), true
 	case extension == ".mht" || extension == ".mhtml" || members.LooksLikeMail(head):
@@ -46,18 +46,15 @@ func (r *reader) include(id string) (blocks []sheaf.Block, ok bool) {
 		if mail.HTML == "" {
 			return paragraphs(mail.Text), mail.Text != ""
 		}
-		return htmlblocks.Read([]byte(strings.ToValidUTF8(mail.HTML, "\ufffd"))).Blocks, true
-	case bytes.HasPrefix(head, []byte("<")):
-		return htmlblocks.Read(decoded(b, htmlblocks.Declared(b))).Blocks, true
+		return htmlblocks.Blocks(mail.HTML), true
 	}
-	text := decoded(b, "")
-	return paragraphs(string(text)), clean.Readable(string(text))
-}
-
-// decoded converts a file to UTF-8.
-func decoded(b []byte, declared string) []byte {
-	g, _ := charset.Detect(b[:min(len(b), charset.SampleBytes)], "", declared, len(b) <= charset.SampleBytes) // no encoding is requested, so none can be unknown
-	return g.Decode(b)
+	// No encoding is requested, so none can be unknown.
+	g, _ := charset.Detect(b[:min(len(b), charset.SampleBytes)], "", htmlblocks.Declared(b), len(b) <= charset.SampleBytes)
+	text := string(g.Decode(b))
+	if strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "<") {
+		return htmlblocks.Blocks(text), true
+	}
+	return paragraphs(text), clean.Readable(text)
 }
 
 func paragraphs(text string) (out []sheaf.Block) {

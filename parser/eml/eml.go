@@ -160,13 +160,13 @@ func (d *document) collect() {
 	}
 	root := d.envelope.Root
 	if root.FirstChild != nil {
-		d.body = body(root, attach)
+		d.body = textOf(root, attach)
 	} else {
 		for _, p := range append(append([]*enmime.Part(nil), d.envelope.Attachments...), d.envelope.Inlines...) {
 			attach(p)
 		}
 		if d.body = plain(d.envelope.Text); len(d.body) == 0 && d.envelope.HTML != "" {
-			d.body = fromHTML(d.envelope.HTML)
+			d.body = htmlblocks.Blocks(d.envelope.HTML)
 		}
 	}
 	if root.BreadthMatchFirst(encrypted) != nil {
@@ -196,9 +196,9 @@ func isCalendar(p *enmime.Part) bool {
 // earlier one to be read instead: many a plain text only says that there is HTML.
 const richer = 2
 
-// body reads the text of a part and of what is inside it, and hands the rest to
+// textOf reads the text of a part and of what is inside it, and hands the rest to
 // attach.
-func body(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
+func textOf(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
 	if encrypted(p) {
 		return nil
 	}
@@ -210,14 +210,14 @@ func body(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
 		case p.ContentType == "text/plain", p.ContentType == "":
 			return plain(string(p.Content))
 		case p.ContentType == "text/html":
-			return fromHTML(string(p.Content))
+			return htmlblocks.Blocks(string(p.Content))
 		}
 		attach(p)
 		return nil
 	}
 	var out []sheaf.Block
 	for c := p.FirstChild; c != nil; c = c.NextSibling {
-		blocks := body(c, attach)
+		blocks := textOf(c, attach)
 		switch {
 		case p.ContentType != "multipart/alternative":
 			out = append(out, blocks...)
@@ -226,10 +226,6 @@ func body(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
 		}
 	}
 	return out
-}
-
-func fromHTML(s string) []sheaf.Block {
-	return htmlblocks.Read([]byte(strings.ToValidUTF8(s, "\ufffd"))).Blocks
 }
 
 func (d *document) warn(code, message string) {

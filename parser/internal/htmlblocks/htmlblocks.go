@@ -55,6 +55,11 @@ func Declared(head []byte) string {
 // is no error; markup too deep or too large for a tree is read as text.
 func Read(page []byte) *Result { return ReadIllustrated(page, nil) }
 
+// Blocks reads a page that others have decoded, and perhaps not well.
+func Blocks(page string) []sheaf.Block {
+	return Read([]byte(strings.ToValidUTF8(page, "\ufffd"))).Blocks
+}
+
 // ReadIllustrated is Read for a page whose pictures can be drawn: name maps their
 // addresses to the names used in blocks, "" for none (see sheaf.Block.Picture). Nil
 // draws none.
