@@ -18,7 +18,7 @@ type ParseConfig struct {
 	TOCExtraction     Opt[bool]     `json:"toc_extraction,omitzero"`     // one more chunk per range: its headings with their pages
 	ImageContextSize  Opt[int]      `json:"image_context_size,omitzero"` // tokens of text around an image embedded with it
 	TableContextSize  Opt[int]      `json:"table_context_size,omitzero"` // tokens of text around a table embedded with it
-	OCRPictures       Opt[bool]     `json:"ocr_pictures,omitzero"`       // text in pictures of documents, decks and books
+	OCRPictures       Opt[bool]     `json:"ocr_pictures,omitzero"`       // text in pictures of documents, decks, books and PDFs
 	AutoKeywords      Opt[int]      `json:"auto_keywords,omitzero"`      // keywords per chunk: from the chat model, otherwise by term frequency
 	AutoQuestions     Opt[int]      `json:"auto_questions,omitzero"`     // questions per chunk, from the chat model
 	AutoContext       Opt[bool]     `json:"auto_context,omitzero"`       // a sentence or two from the chat model that situates the chunk

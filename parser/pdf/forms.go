@@ -2,12 +2,14 @@ package pdf
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 
 	"sheaf"
+	"sheaf/parser/internal/clean"
 	"sheaf/parser/pdf/engine"
 )
 
@@ -40,7 +42,8 @@ type field struct {
 	box  sheaf.Box // in the page's own coordinates, y upwards; zero if unknown
 }
 
-// forms reads the fields of a form and the text typed onto pages.
+// forms reads the fields of a form and the text typed onto pages, and lists the files
+// that are attached.
 type forms struct {
 	objects  resolver
 	pageOf   map[int]int // object number of a page → its index from 0
@@ -54,6 +57,7 @@ type forms struct {
 	clipped  int // values left out
 	cut      int // values of which the beginning was read
 	comments int // annotations of reviewers
+	files    attached
 	xfa      bool
 }
 
@@ -75,6 +79,7 @@ func (f *forms) read(root types.Dict) {
 			f.walk(o, inheritedField{}, 0)
 		}
 	}
+	f.attachments(dictOf(f.objects, root["Names"])["EmbeddedFiles"], 0)
 	if len(f.numbers) <= annotatedPages {
 		f.typed()
 	}
@@ -220,6 +225,8 @@ func (f *forms) typed() {
 				continue
 			}
 			switch kind {
+			case "FileAttachment":
+				f.attach(d["FS"])
 			case "FreeText":
 				if text := f.text(d["Contents"]); text != "" {
 					f.add(page, text, d)
@@ -230,6 +237,68 @@ func (f *forms) typed() {
 				}
 			}
 		}
+	}
+}
+
+// attached are the files attached to a document, none of which is read.
+type attached struct {
+	names    []string // the first of them
+	n        int
+	examined int // nodes and entries
+}
+
+// String lists them for a warning.
+func (a attached) String() string {
+	s := strings.Join(a.names, ", ")
+	if more := a.n - len(a.names); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+const (
+	maxAttachments = 10_000 // nodes and entries examined
+	namedFiles     = 8      // in the warning
+)
+
+// attachments visits the name tree of the attached files (ISO 32000-1, 7.9.6).
+func (f *forms) attachments(o types.Object, depth int) {
+	node := dictOf(f.objects, o)
+	if f.files.examined++; node == nil || depth > maxTreeDepth || f.files.examined > maxAttachments {
+		return
+	}
+	pairs := arrayOf(f.objects, node["Names"])
+	for i := 1; i < len(pairs); i += 2 {
+		f.attach(pairs[i])
+	}
+	for _, k := range arrayOf(f.objects, node["Kids"]) {
+		f.attachments(k, depth+1)
+	}
+}
+
+// attach counts the file of a file specification (ISO 32000-2, 7.11.3), unless it is
+// what the pages show: an invoice in XML beside its printed form.
+func (f *forms) attach(o types.Object) {
+	if f.files.examined++; f.files.examined > maxAttachments {
+		return
+	}
+	if ref, ok := o.(types.IndirectRef); ok {
+		if f.seen[ref.ObjectNumber.Value()] {
+			return // both in the tree and on a page
+		}
+		f.seen[ref.ObjectNumber.Value()] = true
+	}
+	d := dictOf(f.objects, o)
+	if d["EF"] == nil {
+		return
+	}
+	switch relation, _ := f.name(d["AFRelationship"]); relation {
+	case "Alternative", "Source", "Data":
+		return
+	}
+	f.files.n++
+	if name := clean.Clip(cmp.Or(f.text(d["UF"]), f.text(d["F"])), 100); name != "" && len(f.files.names) < namedFiles {
+		f.files.names = append(f.files.names, name)
 	}
 }
 

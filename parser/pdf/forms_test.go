@@ -110,6 +110,42 @@ func TestDamagedAnnotationCostsNothingElse(t *testing.T) {
 	}
 }
 
+// Attached files are named, each once; what only repeats the pages is not.
+func TestAttachedFilesAreNamed(t *testing.T) {
+	file := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 11, 72, 740, "See the attached plan."), Annots: []string{
+		"/Subtype /FileAttachment /FS << /Type /Filespec /F (plan of the orchard.xlsx) /EF << /F 3 0 R >> >> /Rect [1 1 2 2]",
+		"/Subtype /FileAttachment /FS << /Type /Filespec /F (a link.pdf) >> /Rect [1 1 2 2]",
+	}}}}
+	d, err := openBytes(t, file.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := d.Plan(t.Context())
+	if err != nil || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "attachments_ignored" || !strings.Contains(plan.Warnings[0].Message, "(1) were not read; save and upload them: plan of the orchard.xlsx.") {
+		t.Errorf("%v %+v", err, plan)
+	}
+	h := held{}
+	var pairs types.Array
+	spec := func(name, relation string) types.IndirectRef {
+		d := types.Dict{"UF": types.StringLiteral(name), "EF": types.Dict{}}
+		if relation != "" {
+			d["AFRelationship"] = types.Name(relation)
+		}
+		return h.add(d)
+	}
+	for i := range 9 {
+		pairs = append(pairs, types.StringLiteral("k"), spec(fmt.Sprintf("%d.txt", i), "Supplement"))
+	}
+	pairs = append(pairs, types.StringLiteral("k"), spec("factur-x.xml", "Alternative"), types.StringLiteral("k"), pairs[1])
+	loop := *types.NewIndirectRef(99, 0)
+	h[99] = types.Dict{"Names": pairs, "Kids": types.Array{loop}}
+	f := forms{objects: h}
+	f.read(types.Dict{"Names": types.Dict{"EmbeddedFiles": loop}})
+	if want := "0.txt, 1.txt, 2.txt, 3.txt, 4.txt, 5.txt, 6.txt, 7.txt and 1 more"; f.files.String() != want {
+		t.Errorf("%s, want %s", f.files, want)
+	}
+}
+
 // A form of more than is read says so, and one without pages of its own, too.
 func TestFormsAreBounded(t *testing.T) {
 	h := held{}

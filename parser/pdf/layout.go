@@ -839,6 +839,24 @@ func (s *sheet) release() {
 // needsOCR is the code of a page that OCR could read.
 const needsOCR = "needs_ocr"
 
+// stamped reports whether the page is a scan whose only text lies along its edges, as
+// courts, fax machines and signing services print it onto the pages they pass on.
+func (s *sheet) stamped() bool {
+	if s.page.chars > stampChars || s.imageShare < scanShare {
+		return false
+	}
+	top, side := stampZone*s.height, stampSide*s.width
+	for i := range s.blocks {
+		for _, sp := range s.blocks[i].Spans {
+			b := sp.Box
+			if s.blocks[i].Kind != sheaf.BlockImage && b.Y1 > top && b.Y0 < s.height-top && b.X1 > side && b.X0 < s.width-side {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func (s *sheet) result() sheaf.UnitResult {
 	u := sheaf.UnitResult{Unit: s.number, Label: s.label, Width: s.width, Height: s.height, Status: sheaf.UnitOK, Blocks: s.blocks, Running: s.running, Warnings: s.warnings}
 	silent := true // an "ok" page has something to read
@@ -850,7 +868,7 @@ func (s *sheet) result() sheaf.UnitResult {
 		u.Status, u.Code, u.Message = sheaf.UnitFailed, s.failure.Code, s.failure.Message
 	case silent && len(s.images) == 0 && s.objects < fewObjects:
 		u.Status = sheaf.UnitBlank
-	case silent, s.page.chars < fewChars && s.imageShare >= 0.5:
+	case silent, s.page.chars < fewChars && s.imageShare >= 0.5, s.stamped():
 		// Any text is kept: a stamp on a scan may name the case.
 		u.Status, u.Code = sheaf.UnitSkipped, needsOCR
 		u.Message = "The page is a picture or a drawing without a text layer; install tesseract where the executors run and retry, or upload a copy with text."

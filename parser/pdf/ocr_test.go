@@ -53,6 +53,11 @@ func scan(t *testing.T) []byte {
 
 func readWith(t *testing.T, c ocr.Config, content []byte) []sheaf.UnitResult {
 	t.Helper()
+	return readBy(t, c, sheaf.ParseConfig{}, content)
+}
+
+func readBy(t *testing.T, c ocr.Config, by sheaf.ParseConfig, content []byte) []sheaf.UnitResult {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "scan.pdf")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -63,7 +68,7 @@ func readWith(t *testing.T, c ocr.Config, content []byte) []sheaf.UnitResult {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	d, err := New(Config{OCR: c}).Open(context.Background(), f, parser.Options{TempDir: dir})
+	d, err := New(Config{OCR: c}).Open(context.Background(), f, parser.Options{TempDir: dir, Config: by})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,5 +169,66 @@ func TestScanOnItsSideIsRecognised(t *testing.T) {
 	}
 	if n := strings.Count(text, "better than expected"); u.Status != sheaf.UnitOCR || n < 15 {
 		t.Errorf("%s, %d lines: %.300s", u.Status, n, text)
+	}
+}
+
+// illustrated is a page with text and a picture of text.
+func illustrated(t *testing.T) []byte {
+	t.Helper()
+	page := enginetest.File{Pages: []enginetest.Page{{MediaBox: [4]int{0, 0, 360, 144}, Content: enginetest.Text("F4", 18, 36, 90, "Pressed on the ninth") + enginetest.Text("F4", 18, 36, 50, "of October, 412 litres")}}}
+	d, err := openBytes(t, page.Bytes(), sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 200, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := jpeg.DecodeConfig(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return enginetest.File{Scan: picture, ScanW: c.Width, ScanH: c.Height, Pages: []enginetest.Page{
+		{Content: enginetest.Text("F1", 12, 72, 700, "The label of the bottle says when it was made, and how much of it.") + enginetest.Image(72, 400, 360, 144)},
+		{Content: enginetest.Text("F1", 12, 72, 700, "A page without pictures.")},
+	}}.Bytes()
+}
+
+// The text in a picture belongs to the picture's block, whose box is the picture.
+func TestFiguresAreReadOnRequest(t *testing.T) {
+	needTesseract(t)
+	content := illustrated(t)
+	ask := sheaf.ParseConfig{OCRPictures: sheaf.Set(true)}
+	us := readBy(t, ocr.Config{Tesseract: "tesseract"}, ask, content)
+	box := sheaf.Box{Page: 1, X0: 72, Y0: 248, X1: 432, Y1: 392}
+	if k := us[0].Blocks; us[0].Status != sheaf.UnitOK || len(k) != 2 || k[1].Kind != sheaf.BlockImage || k[1].Text != "Pressed on the ninth\nof October, 412 litres" ||
+		len(k[1].Spans) != 1 || k[1].Spans[0] != (sheaf.Span{End: len(k[1].Text), Box: box}) {
+		t.Errorf("%s", dump(us[:1]))
+	}
+	if len(us[0].Warnings)+len(us[1].Warnings) != 0 {
+		t.Errorf("%+v %+v", us[0].Warnings, us[1].Warnings)
+	}
+	if us = readWith(t, ocr.Config{Tesseract: "tesseract"}, content); us[0].Blocks[1].Text != "" {
+		t.Errorf("read unasked: %s", dump(us[:1]))
+	}
+}
+
+// A picture that was not read is named: without the program, and without time.
+func TestFiguresThatAreNotReadAreNamed(t *testing.T) {
+	content := illustrated(t)
+	us := readBy(t, ocr.Config{Tesseract: "no-such-program"}, sheaf.ParseConfig{OCRPictures: sheaf.Set(true)}, content)
+	if w := us[0].Warnings; len(w) != 1 || w[0].Code != "pictures_unread" || !strings.Contains(w[0].Message, "tesseract") || len(us[1].Warnings) != 0 {
+		t.Errorf("%+v", us[0].Warnings)
+	}
+	d, err := openBytes(t, content, sheaf.ParseConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.(*document).readFigures(t.Context(), &us[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	if w := us[0].Warnings; len(w) != 2 || !strings.Contains(w[1].Message, "1 picture") {
+		t.Errorf("%+v", w)
 	}
 }

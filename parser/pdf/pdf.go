@@ -16,10 +16,12 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/ocr"
+	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/tempfile"
 	"sheaf/parser/pdf/engine"
 	"sheaf/parser/pdf/pdfium"
@@ -42,7 +44,7 @@ func New(cfg Config) parser.Format {
 type format struct{ cfg Config }
 
 // version changes whenever the same file would yield other blocks.
-const version = 12
+const version = 13
 
 // rangeSize is the number of pages per task.
 const rangeSize = 12
@@ -58,9 +60,9 @@ func (f *format) Types() []parser.FileType {
 	}}
 }
 
-// Options returns nothing: the password decides whether the file can be read, never
+// Options leaves out the password, which decides whether the file can be read, never
 // what is read.
-func (f *format) Options() []string { return nil }
+func (f *format) Options() []string { return []string{"ocr_pictures"} }
 
 // Sparse implements parser.Sparse: a page's text needs only the cross-reference
 // table and the objects the page refers to.
@@ -221,12 +223,20 @@ func (d *document) Close() error {
 
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+	_, left := picture.Budget(r.Len(), nil)
 	return d.units(ctx, r, func(u *sheaf.UnitResult) error {
-		if d.toRecognise(u) {
+		from := time.Now()
+		switch {
+		case d.toRecognise(u):
 			if err := d.recognise(ctx, u); err != nil {
 				return err
 			}
+		case d.options.Config.OCRPictures.V:
+			if err := d.readFigures(ctx, u, left); err != nil {
+				return err
+			}
 		}
+		left -= time.Since(from)
 		d.addBeside(u)
 		return emit(*u)
 	})
@@ -326,30 +336,74 @@ func (d *document) recognise(ctx context.Context, u *sheaf.UnitResult) error {
 	return nil
 }
 
-func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (text ocr.Text, err error) {
-	picture, _, err := d.Render(ctx, u.Unit, ocr.DPI, nil)
+func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (ocr.Text, error) {
+	return d.readDrawn(ctx, u.Unit, u.Width, nil)
+}
+
+// readDrawn runs OCR on page n as it is drawn, or on the part of it within clip, whose
+// upper left corner is then the origin of the text. width is what is drawn, in points.
+func (d *document) readDrawn(ctx context.Context, n int, width float64, clip *sheaf.Box) (text ocr.Text, err error) {
+	drawing, _, err := d.Render(ctx, n, ocr.DPI, clip)
 	if err != nil {
 		return text, err
 	}
 	// A very large page is drawn at a lower resolution than requested.
-	drawn, err := jpeg.DecodeConfig(bytes.NewReader(picture))
+	drawn, err := jpeg.DecodeConfig(bytes.NewReader(drawing))
 	if err != nil {
 		return text, err
 	}
 	dpi := ocr.DPI
-	if u.Width > 0 {
-		dpi = max(1, int(float64(drawn.Width)*72/u.Width+.5))
+	if width > 0 {
+		dpi = max(1, int(float64(drawn.Width)*72/width+.5))
 	}
 	f, err := os.CreateTemp(d.options.TempDir, "page-*.jpg")
 	if err != nil {
 		return text, tempfile.Full(err)
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(picture)
+	_, err = f.Write(drawing)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return text, tempfile.Full(err)
 	}
-	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, u.Unit, dpi)
+	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, n, dpi)
+}
+
+// readFigures adds the text in the page's pictures to their blocks, as long as there
+// is time left, and warns of what was not read. The error is ctx's.
+func (d *document) readFigures(ctx context.Context, u *sheaf.UnitResult, left time.Duration) error {
+	until, missed := time.Now().Add(left), 0
+	for i := range u.Blocks {
+		b := &u.Blocks[i]
+		if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 {
+			continue
+		}
+		if !time.Now().Before(until) {
+			missed++
+			continue
+		}
+		box := b.Spans[0].Box
+		limited, cancel := context.WithDeadline(ctx, until)
+		text, err := d.readDrawn(limited, u.Unit, box.X1-box.X0, &box)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "part_missing" {
+			u.Warnings = append(u.Warnings, picture.Missing(u.Unit, f))
+			return nil
+		}
+		if err != nil {
+			missed++
+			continue
+		}
+		if b.Text = text.Lines(); b.Text != "" {
+			b.Spans = []sheaf.Span{{End: len(b.Text), Box: box}}
+		}
+	}
+	if missed > 0 {
+		u.Warnings = append(u.Warnings, picture.Unread(u.Unit, missed))
+	}
+	return nil
 }
 
 // read loads one page. An unreadable page is a sheet with a failure; an error means

@@ -492,6 +492,29 @@ func TestPagesWithoutTextAreVerdicts(t *testing.T) {
 	}
 }
 
+// What courts, fax machines and signing services print along the edges of a scan is
+// not the text of the page; a caption, or text in the middle of a picture, is.
+func TestStampsAreNotTheTextOfAScan(t *testing.T) {
+	scan := enginetest.Image(0, 0, 612, 792)
+	court := enginetest.Text("F1", 9, 72, 775, "Case 2:19-cv-04817-QNC  Document 112-3  Filed 05/06/20  Page 5 of 10  PageID 4711")
+	bates := enginetest.Text("F1", 9, 500, 20, "QUINCE-0004711") + "BT /F1 9 Tf 0 1 -1 0 20 300 Tm (CONFIDENTIAL - ATTORNEYS' EYES ONLY) Tj ET\n"
+	us := parse(t, enginetest.File{Pages: []enginetest.Page{
+		{Content: scan + court},
+		{Content: scan + court + bates},
+		{Content: court + bates},
+		{Content: scan + court + enginetest.Text("F1", 12, 100, 400, "A slide with a picture behind its text")},
+		{Content: enginetest.Image(60, 200, 480, 500) + enginetest.Text("F1", 9, 72, 775, "Appendix B, a plan of the orchard and its surroundings")},
+	}})
+	for i, want := range []string{"skipped needs_ocr", "skipped needs_ocr", "ok ", "ok ", "ok "} {
+		if got := string(us[i].Status) + " " + us[i].Code; got != want {
+			t.Errorf("page %d: %s, want %s", i+1, got, want)
+		}
+	}
+	if text := dump(us[1:2]); !strings.Contains(text, "QUINCE-0004711") || !strings.Contains(text, "CONFIDENTIAL") {
+		t.Errorf("the stamps were lost: %s", text)
+	}
+}
+
 func failed(t *testing.T, err error, code string, category sheaf.Category) {
 	t.Helper()
 	f, ok := err.(*sheaf.Failure)

@@ -95,6 +95,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		if in.comments > 0 {
 			warn("comments_ignored", "Reviewer comments (%d) were not read; they are not part of the text.", in.comments)
 		}
+		if in.files.n > 0 {
+			warn("attachments_ignored", "The files attached to the document (%d) were not read; save and upload them: %s.", in.files.n, in.files)
+		}
 		if placing, ok := d.doc.(engine.Placing); ok && in.sound && d.repaired == nil {
 			placing.Place(in.pages) // so that ranges read here next need not search for them
 		}
@@ -169,6 +172,7 @@ type inspection struct {
 	clipped, cut int  // values of the form left out, and read in part
 	comments     int  // of reviewers
 	xfa          bool // the form has no pages of its own
+	files        attached
 }
 
 func init() { api.DisableConfigDir() } // it would create a folder in the user's home
@@ -267,7 +271,7 @@ func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	} else {
 		f.read(root)
 	}
-	in.beside, in.clipped, in.cut, in.comments, in.xfa = f.beside(), f.clipped, f.cut, f.comments, f.xfa
+	in.beside, in.clipped, in.cut, in.comments, in.xfa, in.files = f.beside(), f.clipped, f.cut, f.comments, f.xfa, f.files
 	for page, blocks := range in.beside { // a value that changes changes the page
 		d := xxhash.New()
 		_ = json.NewEncoder(d).Encode(blocks) // plain fields always encode

@@ -62,6 +62,11 @@ const (
 const (
 	fewChars   = 24 // fewer next to a large picture are a stamp on a scan
 	fewObjects = 5  // fewer drawings are a frame on an empty page
+	// Along the edges of a scan, up to:
+	stampChars = 300  // of text are a stamp
+	scanShare  = 0.75 // of the page covered by one picture
+	stampZone  = 0.08 // of the height from the upper or lower edge
+	stampSide  = 0.06 // of the width from the left or right edge
 )
 
 // minStreamRows is for tables drawn with white space. Source: the ICDAR 2013

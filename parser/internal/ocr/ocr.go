@@ -96,6 +96,15 @@ func (t Text) Verdict(u *sheaf.UnitResult) {
 	}
 }
 
+// Lines returns the text alone, a block per line.
+func (t Text) Lines() string {
+	lines := make([]string, 0, len(t.Blocks))
+	for _, b := range t.Blocks {
+		lines = append(lines, b.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Read recognises page number n (from 1) of the picture at path, which has dpi
 // pixels per inch; temp is its folder for temporary files. The blocks are placed on
 // unit page, in points.

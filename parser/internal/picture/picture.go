@@ -186,7 +186,7 @@ func (r *Reader) Read(ctx context.Context, u *sheaf.UnitResult) error {
 				return ctx.Err()
 			}
 			if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "part_missing" {
-				u.Warnings = append(u.Warnings, sheaf.Warning{Code: "pictures_unread", Page: u.Unit, Message: "The text in pictures was not read: " + f.Message})
+				u.Warnings = append(u.Warnings, Missing(u.Unit, f))
 				return nil
 			}
 			if err != nil {
@@ -204,12 +204,23 @@ func (r *Reader) Read(ctx context.Context, u *sheaf.UnitResult) error {
 		}
 	}
 	if missed > 0 {
-		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "pictures_unread", Page: u.Unit, Message: fmt.Sprintf("The text in %d pictures was not read: they are damaged, or reading all of them takes too long.", missed)})
+		u.Warnings = append(u.Warnings, Unread(u.Unit, missed))
 	}
 	if words && u.Status == sheaf.UnitBlank {
 		u.Status, u.Code, u.Message = sheaf.UnitOCR, "", "Recognised in its pictures."
 	}
 	return nil
+}
+
+// Missing is the warning of a unit whose pictures were not read for lack of the
+// program, which f names.
+func Missing(unit int, f *sheaf.Failure) sheaf.Warning {
+	return sheaf.Warning{Code: "pictures_unread", Page: unit, Message: "The text in pictures was not read: " + f.Message}
+}
+
+// Unread is the warning of a unit of which n pictures were not read.
+func Unread(unit, n int) sheaf.Warning {
+	return sheaf.Warning{Code: "pictures_unread", Page: unit, Message: fmt.Sprintf("The text in %d pictures was not read: they are damaged, or reading all of them takes too long.", n)}
 }
 
 // read returns the text in one picture, "" for none.
@@ -242,9 +253,5 @@ func (r *Reader) read(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lines := make([]string, 0, len(text.Blocks))
-	for _, b := range text.Blocks {
-		lines = append(lines, b.Text)
-	}
-	return strings.Join(lines, "\n"), nil
+	return text.Lines(), nil
 }
