@@ -18,6 +18,7 @@ import (
 	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/diagram"
+	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
@@ -27,17 +28,23 @@ import (
 )
 
 const (
-	version = 5 // changes whenever the same file would yield other blocks
+	version = 6 // changes whenever the same file would yield other blocks
 	// maxBlocks limits what empty markup can produce: a 5,000-page book has some
 	// 100,000 paragraphs.
 	maxBlocks = 500_000
 )
 
 // New returns the format. recognition reads the text in pictures if the setting
-// ocr_pictures is on.
-func New(recognition ocr.Config) parser.Format { return format{recognition} }
+// ocr_pictures is on. formats finds the readers of embedded files; it is called while
+// a document is read, so the registry may include this format.
+func New(recognition ocr.Config, formats func() *parser.Registry) parser.Format {
+	return format{recognition, formats}
+}
 
-type format struct{ ocr ocr.Config }
+type format struct {
+	ocr     ocr.Config
+	formats func() *parser.Registry
+}
 
 func (format) ID() string     { return "docx" }
 func (f format) Version() int { return version + f.ocr.Digest() }
@@ -62,7 +69,7 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 		return nil, zipfile.Invalid("docx", "it has no main document part")
 	}
 	return whole.WithPictures(func(ctx context.Context) (*whole.Content, error) {
-		c, err := read(ctx, z, main)
+		c, err := read(ctx, z, main, &embedded.Reader{Archive: z, Formats: f.formats(), Options: o})
 		if err == nil && o.Config.OCRPictures.V {
 			r := picture.Reader{Archive: z, OCR: f.ocr, TempDir: o.TempDir}
 			c.Cost, r.Left = picture.Budget(1, c.Blocks)
@@ -72,9 +79,9 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	}, func(name string, side int) ([]byte, error) { return picture.Draw(z, name, side) }), nil
 }
 
-func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content, error) {
+func read(ctx context.Context, z *zipfile.Archive, main string, files *embedded.Reader) (*whole.Content, error) {
 	rels := z.Rels(main)
-	r := &reader{ctx: ctx, z: z, chart: func(id string) *sheaf.Table {
+	r := &reader{ctx: ctx, z: z, files: files, chart: func(id string) *sheaf.Table {
 		p, err := z.Part(rels[id].Target, zipfile.MaxPartBytes)
 		if err != nil {
 			return nil
@@ -135,8 +142,9 @@ func read(ctx context.Context, z *zipfile.Archive, main string) (*whole.Content,
 			r.warn("comments_ignored", fmt.Sprintf("Reviewer comments (%d) were not read; they are not part of the text.", n))
 		}
 	}
+	r.warnings = append(r.warnings, files.Warnings()...)
 	if r.included > 0 {
-		r.warn("embedded_ignored", "The document includes other files, of which "+strconv.Itoa(r.included)+" could not be read; upload them as well.")
+		r.warn(embedded.Ignored, "The document includes other files, of which "+strconv.Itoa(r.included)+" could not be read; upload them as well.")
 	}
 	return &whole.Content{Blocks: r.out, Metadata: z.Properties(), Warnings: r.warnings}, nil
 }
@@ -290,6 +298,7 @@ type reader struct {
 	diagram  func(id string) []string
 	diagrams map[string]bool // ids of those already read
 	z        *zipfile.Archive
+	files    *embedded.Reader
 	rels     map[string]zipfile.Rel // of the part being read
 
 	paras  []*paragraph
@@ -317,11 +326,11 @@ func (r *reader) table() *tableState {
 	return nil
 }
 
-func (r *reader) add(b sheaf.Block) error {
-	if r.blocks++; r.blocks > maxBlocks {
+func (r *reader) add(blocks ...sheaf.Block) error {
+	if r.blocks += len(blocks); r.blocks > maxBlocks {
 		return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The document has more than %d paragraphs; split it into smaller files.", maxBlocks)
 	}
-	r.out = append(r.out, b)
+	r.out = append(r.out, blocks...)
 	return nil
 }
 
@@ -461,14 +470,16 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 					return err
 				}
 			case "altChunk":
-				blocks, ok := r.include(s.RelID())
-				if !ok {
-					r.included++
+				if err := r.include(s.RelID()); err != nil {
+					return err
 				}
-				for _, b := range blocks {
-					if err := r.add(b); err != nil {
-						return err
-					}
+			case "OLEObject":
+				if deleted > 0 {
+					continue
+				}
+				blocks, err := r.files.Shown(r.ctx, r.rels[s.RelID()].Target, s.Attr("ProgID"))
+				if err := errors.Join(err, r.add(blocks...)); err != nil {
+					return err
 				}
 			case "tbl":
 				r.tables = append(r.tables, &tableState{})

@@ -23,7 +23,7 @@ func sample() []byte {
 var options = parser.Options{Name: "document", MediaType: parser.MediaDOCX}
 
 func TestGolden(t *testing.T) {
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), sample(), options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), sample(), options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 		"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>Before</w:t></w:r><w:r><w:drawing><c:chart r:id="c1"/></w:drawing></w:r></w:p><w:p><w:r><w:drawing><c:chart r:id="none"/></w:drawing></w:r></w:p></w:body></w:document>`,
 		"word/charts/chart1.xml", `<c:chartSpace><c:ser><c:tx><c:v>Tons</c:v></c:tx><c:cat><c:pt idx="0"><c:v>Quince</c:v></c:pt></c:cat><c:val><c:pt idx="0"><c:v>12</c:v></c:pt></c:val></c:ser></c:chartSpace>`,
 	)
-	_, units, err := formattest.Read(t, New(ocr.Config{}), document, options, nil)
+	_, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), document, options, nil)
 	if err != nil || len(units) != 1 || len(units[0].Blocks) != 2 {
 		t.Fatalf("%+v %v", units, err)
 	}
@@ -58,7 +58,7 @@ func TestDiagramsAreReadAndCommentsNamed(t *testing.T) {
 		"word/diagrams/data1.xml", `<dgm:dataModel><dgm:ptLst><dgm:pt modelId="1"/><dgm:pt modelId="2"><dgm:t><a:p><a:r><a:t>Sow in </a:t></a:r><a:r><a:t>March</a:t></a:r></a:p></dgm:t></dgm:pt><dgm:pt><dgm:t><a:p><a:r><a:t>Reap</a:t></a:r></a:p><a:p><a:r><a:t>in August</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:ptLst></dgm:dataModel>`,
 		"word/comments.xml", `<w:comments><w:comment w:id="0" w:author="A"><w:p><w:r><w:t>Really?</w:t></w:r></w:p></w:comment></w:comments>`,
 	)
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), document, options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), document, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestIncludedFilesAreRead(t *testing.T) {
 		"word/d.txt", "First line\r\n\r\nSecond",
 		"word/e.docx", "PK\x03\x04",
 	)
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), document, options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), document, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestIncludedFilesAreRead(t *testing.T) {
 	if want := []string{"Before", "Harvest", "Café in the orchard", "Wide", "Grüße", "Between", "Rich text", "First line", "Second"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if len(plan.Warnings) != 1 || plan.Warnings[0].Code != "embedded_ignored" || !strings.Contains(plan.Warnings[0].Message, "3") {
+	if w := plan.Warnings; len(w) != 2 || w[0].Code != "embedded_ignored" || !strings.Contains(w[0].Message, "e.docx") || w[1].Code != "embedded_ignored" || !strings.Contains(w[1].Message, "of which 2") {
 		t.Errorf("warnings %+v", plan.Warnings)
 	}
 }
@@ -108,7 +108,7 @@ func TestIncludedFilesAreRead(t *testing.T) {
 // A document whose only text is in its headers and footers has that.
 func TestHeadersAreReadWhereThereIsNothingElse(t *testing.T) {
 	for body, want := range map[string]string{"": "The letterhead|Page foot", "Dear Ann": "Dear Ann"} {
-		_, units, err := formattest.Read(t, New(ocr.Config{}), formattest.Zip(
+		_, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), formattest.Zip(
 			"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
 			"word/_rels/document.xml.rels", `<Relationships><Relationship Id="f" Type="x/footer" Target="footer1.xml"/><Relationship Id="h" Type="x/header" Target="header1.xml"/></Relationships>`,
 			"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>`+body+`</w:t></w:r></w:p></w:body></w:document>`,
@@ -129,7 +129,7 @@ func TestHeadersAreReadWhereThereIsNothingElse(t *testing.T) {
 }
 
 func TestEmptyFileIsAFailure(t *testing.T) {
-	if _, _, err := formattest.Read(t, New(ocr.Config{}), nil, options, nil); err == nil {
+	if _, _, err := formattest.Read(t, New(ocr.Config{}, noFormats), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")
 	}
 }
@@ -138,7 +138,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(sample())
 	f.Add(illustrated())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _, _ = formattest.Read(t, New(ocr.Config{}), b, options, nil) // it checks what it reads
+		_, _, _ = formattest.Read(t, New(ocr.Config{}, noFormats), b, options, nil) // it checks what it reads
 	})
 }
 
@@ -161,7 +161,7 @@ func illustrated() []byte {
 }
 
 func TestPicturesAreNamedWhereTheyStand(t *testing.T) {
-	_, units, err := formattest.Read(t, New(ocr.Config{}), illustrated(), options, nil)
+	_, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), illustrated(), options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,3 +185,6 @@ func TestPicturesAreNamedWhereTheyStand(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// noFormats finds no reader of embedded files; package formats tests those.
+func noFormats() *parser.Registry { return parser.NewRegistry() }

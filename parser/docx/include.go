@@ -2,6 +2,7 @@ package docx
 
 import (
 	"bytes"
+	"errors"
 	"path"
 	"strings"
 
@@ -16,22 +17,31 @@ import (
 // maxIncluded limits an included file, which is read whole.
 const maxIncluded = 16 << 20
 
-// include reads the file that an altChunk names: programs that write reports put
-// their text there, as HTML, as a web archive, as RTF or as plain text. It reports
-// whether the file could be read; Word documents inside cannot.
-func (r *reader) include(id string) (blocks []sheaf.Block, ok bool) {
+// include adds the file that an altChunk names: programs that write reports put
+// their text there, as HTML, as a web archive, as RTF or as plain text, and programs
+// that merge documents whole documents.
+func (r *reader) include(id string) error {
 	rel := r.rels[id]
 	if rel.External || rel.Target == "" {
-		return nil, false
+		r.included++
+		return nil
 	}
 	b, err := r.z.ReadAll(rel.Target, maxIncluded)
-	if err != nil {
-		return nil, false
+	if err == nil && bytes.HasPrefix(b, []byte("PK")) {
+		blocks, err := r.files.Included(r.ctx, rel.Target)
+		return errors.Join(err, r.add(blocks...))
 	}
+	blocks, ok := included(rel.Target, b)
+	if err != nil || !ok {
+		r.included++
+	}
+	return r.add(blocks...)
+}
+
+// included reads an included file of text, if it is one.
+func included(name string, b []byte) (blocks []sheaf.Block, ok bool) {
 	head := bytes.TrimLeft(b, "\ufeff \t\r\n")
-	switch extension := strings.ToLower(path.Ext(rel.Target)); {
-	case bytes.HasPrefix(head, []byte("PK")):
-		return nil, false
+	switch extension := strings.ToLower(path.Ext(name)); {
 	case bytes.HasPrefix(head, []byte(`{\rtf`)):
 		text, html := rtf.Text(head)
 		if html {

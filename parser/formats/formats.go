@@ -124,8 +124,8 @@ func All(c Config) []parser.Format {
 	recognition := c.recognition()
 	all = []parser.Format{
 		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition}),
-		docx.New(recognition),
-		pptx.New(recognition),
+		docx.New(recognition, registry),
+		pptx.New(recognition, registry),
 		xlsx.New(),
 		csv.New(),
 		html.New(),

@@ -16,7 +16,7 @@ func TestASlideListedAgainAndAgainIsReadAFewTimes(t *testing.T) {
 		"ppt/presentation.xml", `<p:presentation><p:sldIdLst>`+strings.Repeat(`<p:sldId id="256" r:id="a"/>`, 60_000)+`</p:sldIdLst></p:presentation>`,
 		"ppt/slides/slide1.xml", `<p:sld><p:cSld><p:spTree><p:sp><p:txBody><a:p><a:r><a:t>One slide.</a:t></a:r></a:p></p:txBody></p:sp></p:spTree></p:cSld></p:sld>`,
 	)
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), content, options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), content, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

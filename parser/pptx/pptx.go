@@ -21,6 +21,7 @@ import (
 	"sheaf/parser"
 	"sheaf/parser/internal/chart"
 	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
@@ -30,7 +31,7 @@ import (
 )
 
 const (
-	version = 5 // changes whenever the same file would yield other blocks
+	version = 6 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of slides per task: measured, a slide takes 0.3 ms.
 	rangeSize = 24
 	// maxSlideBytes limits a slide's XML; the largest seen has 3 MB.
@@ -41,15 +42,22 @@ const (
 	maxRepeats  = 8
 	maxBlocks   = 20_000 // per slide
 	maxDiagrams = 1_000  // per slide, in display order
+	maxObjects  = 100    // per slide: embedded files
 	// emuPerPoint: 914,400 English metric units per inch.
 	emuPerPoint = 12_700
 )
 
 // New returns the format. recognition reads the text in pictures if the setting
-// ocr_pictures is on.
-func New(recognition ocr.Config) parser.Format { return format{recognition} }
+// ocr_pictures is on. formats finds the readers of embedded files; it is called while
+// a deck is read, so the registry may include this format.
+func New(recognition ocr.Config, formats func() *parser.Registry) parser.Format {
+	return format{recognition, formats}
+}
 
-type format struct{ ocr ocr.Config }
+type format struct {
+	ocr     ocr.Config
+	formats func() *parser.Registry
+}
 
 func (format) ID() string     { return "pptx" }
 func (f format) Version() int { return version + f.ocr.Digest() }
@@ -70,7 +78,7 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	if err != nil {
 		return nil, err
 	}
-	d := &document{z: z, ocr: f.ocr, options: o, layouts: map[string]map[string]rect{}}
+	d := &document{z: z, ocr: f.ocr, formats: f.formats(), options: o, layouts: map[string]map[string]rect{}, objects: map[int][]object{}}
 	return d, d.slideList()
 }
 
@@ -80,6 +88,7 @@ type rect struct{ x, y, w, h float64 }
 type document struct {
 	z             *zipfile.Archive
 	ocr           ocr.Config
+	formats       *parser.Registry
 	options       parser.Options
 	slides        []string
 	width, height float64 // EMU
@@ -88,6 +97,7 @@ type document struct {
 	images        int
 	hidden        int
 	repeated      int                      // slides that are listed too often
+	objects       map[int][]object         // by slide, of those read
 	cached        map[int]sheaf.UnitResult // slides read by Plan and not yet parsed
 }
 
@@ -194,6 +204,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	pictures := picture.Reader{Archive: d.z, OCR: d.ocr, TempDir: d.options.TempDir}
 	_, pictures.Left = picture.Budget(r.Len(), nil)
+	files := embedded.Reader{Archive: d.z, Formats: d.formats, Options: d.options}
 	for n := r.From; n <= r.To; n++ {
 		if n < 1 || n > len(d.slides) {
 			return sheaf.Fail(sheaf.CategoryBadInput, "bad_range", "The deck has %d slides, so slide %d does not exist.", len(d.slides), n)
@@ -210,6 +221,9 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 			if err := pictures.Read(ctx, &u); err != nil {
 				return err
 			}
+		}
+		if err := d.addObjects(ctx, &files, n, &u); err != nil {
+			return err
 		}
 		if err := emit(u); err != nil {
 			return err
@@ -240,6 +254,13 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 		name := picture.Name(d.z, rels[id].Target)
 		_, _ = sum.WriteString(name) // a hash never fails
 		return name
+	}
+	d.objects[n] = nil
+	w.object = func(id, program string, box *sheaf.Box) {
+		if o := (object{rels[id].Target, program, box}); d.z.Has(o.part) && len(d.objects[n]) < maxObjects {
+			d.objects[n] = append(d.objects[n], o)
+			_, _ = fmt.Fprintf(sum, "\x00%08x-%d", d.z.CRC(o.part), d.z.Size(o.part)) // a hash never fails
+		}
 	}
 	w.chart = func(id string) *sheaf.Table {
 		b, err := d.z.ReadAll(rels[id].Target, maxSlideBytes)
@@ -382,7 +403,8 @@ type walker struct {
 	onPlace  func(shape) // set when a layout is read
 	chart    func(id string) *sheaf.Table
 	picture  func(id string) string // returns the name of a picture of the slide itself
-	diagrams map[string]int         // order of the diagrams shown by the slide, by id
+	object   func(id, program string, box *sheaf.Box)
+	diagrams map[string]int // order of the diagrams shown by the slide, by id
 	notes    bool
 	diagram  bool
 	group    []frame
@@ -471,6 +493,10 @@ func (w *walker) read(b []byte) error {
 					} else {
 						w.d.charts++
 					}
+				}
+			case "oleObj":
+				if w.object != nil && !w.notes && !w.diagram {
+					w.object(s.RelID(), s.Attr("progId"), w.box(w.shape))
 				}
 			case "tbl":
 				w.grid, row = &grid.Builder{}, 0
@@ -628,27 +654,13 @@ func (w *walker) endShape() {
 			}
 		}
 	}
-	var box *sheaf.Box
-	if s.placed && !w.notes && !w.diagram && s.rect.w > 0 && s.rect.h > 0 {
-		r := s.rect
-		for i := len(w.group) - 1; i >= 0; i-- {
-			r = w.group[i].apply(r)
-		}
-		box = &sheaf.Box{Page: w.page, X0: r.x / emuPerPoint, Y0: r.y / emuPerPoint, X1: (r.x + r.w) / emuPerPoint, Y1: (r.y + r.h) / emuPerPoint}
-	}
+	box := w.box(s)
 	for _, b := range s.text {
 		if len(w.heads)+len(w.body) >= maxBlocks {
 			return
 		}
 		b.Page = w.page
-		if box != nil {
-			if b.Table != nil {
-				own := *box
-				b.Table.Box = &own
-			} else {
-				b.Spans = []sheaf.Span{{Start: 0, End: len(b.Text), Box: *box}}
-			}
-		}
+		put(&b, box)
 		if b.Kind == sheaf.BlockHeading {
 			if w.title == "" {
 				w.title = clean.Clip(b.Text, 500)
@@ -659,6 +671,61 @@ func (w *walker) endShape() {
 		}
 		w.body = append(w.body, b)
 	}
+}
+
+// box returns where the slide shows a shape, nil if that is unknown.
+func (w *walker) box(s shape) *sheaf.Box {
+	if !s.placed || w.notes || w.diagram || s.rect.w <= 0 || s.rect.h <= 0 {
+		return nil
+	}
+	r := s.rect
+	for i := len(w.group) - 1; i >= 0; i-- {
+		r = w.group[i].apply(r)
+	}
+	return &sheaf.Box{Page: w.page, X0: r.x / emuPerPoint, Y0: r.y / emuPerPoint, X1: (r.x + r.w) / emuPerPoint, Y1: (r.y + r.h) / emuPerPoint}
+}
+
+// put places a block in a box, which may be nil.
+func put(b *sheaf.Block, box *sheaf.Box) {
+	if box == nil {
+		return
+	}
+	if b.Table != nil {
+		own := *box
+		b.Table.Box = &own
+		return
+	}
+	b.Spans = []sheaf.Span{{End: len(b.Text), Box: *box}}
+}
+
+// object is a file shown on a slide.
+type object struct {
+	part, program string
+	box           *sheaf.Box // nil if unknown
+}
+
+// addObjects adds the text of the files shown on slide n, after everything else: they
+// are read with the range, since some take as long as a document.
+func (d *document) addObjects(ctx context.Context, files *embedded.Reader, n int, u *sheaf.UnitResult) error {
+	for _, o := range d.objects[n] {
+		blocks, err := files.Shown(ctx, o.part, o.program)
+		if err != nil {
+			return err
+		}
+		for i := range blocks {
+			blocks[i].Page = n
+			put(&blocks[i], o.box)
+		}
+		u.Blocks = append(u.Blocks, blocks[:min(len(blocks), max(0, maxBlocks-len(u.Blocks)))]...)
+		if u.Status == sheaf.UnitBlank && whole.TextBytes(blocks) > 0 {
+			u.Status, u.Code, u.Message = sheaf.UnitOK, "", ""
+		}
+	}
+	for _, w := range files.Warnings() {
+		w.Page = n
+		u.Warnings = append(u.Warnings, w)
+	}
+	return nil
 }
 
 // apply scales and moves a child's rectangle according to its group.

@@ -23,7 +23,7 @@ func sample() []byte {
 var options = parser.Options{Name: "document", MediaType: parser.MediaPPTX}
 
 func TestGolden(t *testing.T) {
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), sample(), options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), sample(), options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 		"ppt/slides/slide1.xml", `<p:sld><p:graphicFrame><a:graphic><c:chart r:id="c1"/></a:graphic></p:graphicFrame><p:graphicFrame><c:chart r:id="none"/></p:graphicFrame></p:sld>`,
 		"ppt/charts/chart1.xml", `<c:chartSpace><c:ser><c:tx><c:v>Tons</c:v></c:tx><c:cat><c:pt idx="0"><c:v>Quince</c:v></c:pt></c:cat><c:val><c:pt idx="0"><c:v>12</c:v></c:pt></c:val></c:ser></c:chartSpace>`,
 	)
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), deck, options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), deck, options, nil)
 	if err != nil || len(units) != 1 || len(units[0].Blocks) != 1 || units[0].Blocks[0].Table == nil {
 		t.Fatalf("%+v %v", units, err)
 	}
@@ -72,7 +72,7 @@ func TestDiagramsStandInTheOrderOfTheSlide(t *testing.T) {
 	)...)
 	var fingerprint uint64
 	for range 10 {
-		plan, units, err := formattest.Read(t, New(ocr.Config{}), deck, options, nil)
+		plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), deck, options, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestDiagramsStandInTheOrderOfTheSlide(t *testing.T) {
 }
 
 func TestEmptyFileIsAFailure(t *testing.T) {
-	if _, _, err := formattest.Read(t, New(ocr.Config{}), nil, options, nil); err == nil {
+	if _, _, err := formattest.Read(t, New(ocr.Config{}, noFormats), nil, options, nil); err == nil {
 		t.Fatal("a file without bytes was read")
 	}
 }
@@ -100,7 +100,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(sample())
 	f.Add(illustrated("a picture"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _, _ = formattest.Read(t, New(ocr.Config{}), b, options, nil) // it checks what it reads
+		_, _, _ = formattest.Read(t, New(ocr.Config{}, noFormats), b, options, nil) // it checks what it reads
 	})
 }
 
@@ -118,11 +118,11 @@ func illustrated(picture string) []byte {
 
 // A slide that shows another picture is another slide.
 func TestPicturesBelongToTheirSlides(t *testing.T) {
-	plan, units, err := formattest.Read(t, New(ocr.Config{}), illustrated("one"), options, nil)
+	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), illustrated("one"), options, nil)
 	if err != nil || len(units) != 2 || len(units[0].Blocks) != 1 || units[0].Blocks[0].Picture == "" || units[0].Status != sheaf.UnitBlank {
 		t.Fatalf("%+v %v", units, err)
 	}
-	other, _, err := formattest.Read(t, New(ocr.Config{}), illustrated("two"), options, nil)
+	other, _, err := formattest.Read(t, New(ocr.Config{}, noFormats), illustrated("two"), options, nil)
 	if err != nil || plan.Fingerprints[0] == other.Fingerprints[0] || plan.Fingerprints[1] != other.Fingerprints[1] {
 		t.Errorf("%x and %x, %v", plan.Fingerprints, other.Fingerprints, err)
 	}
@@ -137,7 +137,7 @@ func TestSpeakerNotesAreMarked(t *testing.T) {
 		"ppt/slides/slide1.xml", `<p:sld><p:sp><p:txBody><a:p><a:r><a:t>Harvest</a:t></a:r></a:p></p:txBody></p:sp></p:sld>`,
 		"ppt/notesSlides/notesSlide1.xml", `<p:notes><p:sp><p:txBody><a:p><a:r><a:t>Speak slowly.</a:t></a:r></a:p><a:p><a:r><a:t>Then stop.</a:t></a:r></a:p></p:txBody></p:sp></p:notes>`,
 	)
-	_, units, err := formattest.Read(t, New(ocr.Config{}), deck, options, nil)
+	_, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), deck, options, nil)
 	if err != nil || len(units) != 1 {
 		t.Fatalf("%+v %v", units, err)
 	}
@@ -149,3 +149,6 @@ func TestSpeakerNotesAreMarked(t *testing.T) {
 		t.Errorf("%q", s)
 	}
 }
+
+// noFormats finds no reader of embedded files; package formats tests those.
+func noFormats() *parser.Registry { return parser.NewRegistry() }

@@ -31,6 +31,7 @@ type besides struct {
 	parts       map[string]bool
 	rows, bytes int
 	clipped     bool
+	embedded    int  // files that the sheets show
 	damaged     bool // a part is missing, or was read only up to its damage
 }
 
@@ -67,6 +68,8 @@ func (w *workbook) beside(sh sheet) (tables []besideTable) {
 			for _, t := range w.diagrams(rel.Target, diagrams) {
 				add(&shapes, t)
 			}
+		case "package", "oleObject":
+			all.embedded++
 		case "comments", "threadedComment":
 			for _, n := range w.notes(rel.Target) {
 				if rel.Type != "comments" || !strings.HasPrefix(n[1], threadedMark) {

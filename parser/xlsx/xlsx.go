@@ -222,6 +222,9 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	if d.w.besides.clipped {
 		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the rest was not read.", maxBesideRows, maxBesideBytes>>20)})
 	}
+	if n := d.w.besides.embedded; n > 0 {
+		warnings = append(warnings, sheaf.Warning{Code: "embedded_ignored", Message: fmt.Sprintf("The files that the workbook holds (%d) were not read; save and upload them.", n)})
+	}
 	if d.w.charts+d.w.images > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.w.charts, "charts", d.w.images, "pictures") + " were not read."})
 	}

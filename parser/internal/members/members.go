@@ -52,6 +52,13 @@ type place struct {
 
 type placeKey struct{}
 
+// Deep reports whether the file opened with ctx lies as deep inside others as files
+// are read.
+func Deep(ctx context.Context) bool {
+	at, _ := ctx.Value(placeKey{}).(place)
+	return at.depth >= MaxDepth
+}
+
 // Reader reads files inside the file that Options belong to.
 type Reader struct {
 	Formats *parser.Registry
