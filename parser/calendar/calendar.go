@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxFileBytes limits a file, which is read whole: ten years of meetings have 20 MB.
 	maxFileBytes = 64 << 20
 	rangeSize    = 200 // entries per task

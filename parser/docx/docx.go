@@ -101,16 +101,20 @@ func read(ctx context.Context, z *zipfile.Archive, main string, files *embedded.
 		return texts
 	}
 	var notes, headers []string
+	lists := ""
 	for _, rel := range rels {
 		switch rel.Type {
 		case "styles":
 			r.styles = readStyles(z, rel.Target)
+		case "numbering":
+			lists = rel.Target
 		case "footnotes", "endnotes":
 			notes = append(notes, rel.Target)
 		case "header", "footer":
 			headers = append(headers, rel.Target)
 		}
 	}
+	r.numbers = readNumbering(z, lists, r.styles)
 	if err := r.part(z, main, false); err != nil {
 		if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code != "invalid_docx" || r.body() == 0 {
 			return nil, err
@@ -173,7 +177,10 @@ type style struct {
 	list   int // nesting, 0 for none
 	base   string
 	toc    bool
-	listed bool // numbering is specified, if only to turn it off
+	listed bool   // numbering is specified, if only to turn it off
+	num    string // of the list that numbers it, see numbering
+	place  int    // its level there, unless the list names the style
+	by     string // the style that says so, which may be one below
 }
 
 // headingNames are the localized names that programs other than Word give their
@@ -203,7 +210,9 @@ func readStyles(z *zipfile.Archive, name string) map[string]style {
 		switch string(s.Name()) {
 		case "style":
 			id, cur, level = s.Attr("styleId"), style{}, 0
-			if s.Attr("type") != "paragraph" && s.Attr("type") != "" {
+			switch s.Attr("type") {
+			case "paragraph", "numbering", "":
+			default:
 				id = ""
 			}
 		case "name":
@@ -233,7 +242,7 @@ func readStyles(z *zipfile.Archive, name string) map[string]style {
 		case "ilvl":
 			level, _ = strconv.Atoi(s.Attr("val"))
 		case "numId":
-			cur.listed = true
+			cur.listed, cur.num, cur.place, cur.by = true, s.Attr("val"), level, id
 			if s.Attr("val") != "0" {
 				cur.list = min(max(level, 0), 8) + 1
 			}
@@ -253,7 +262,7 @@ func readStyles(z *zipfile.Archive, name string) map[string]style {
 				st.kind = b.kind
 			}
 			if !st.listed && b.listed {
-				st.list, st.listed = b.list, true
+				st.list, st.listed, st.num, st.place, st.by = b.list, true, b.num, b.place, b.by
 			}
 			base = b.base
 		}
@@ -265,7 +274,9 @@ func readStyles(z *zipfile.Archive, name string) map[string]style {
 type paragraph struct {
 	text strings.Builder
 	style
-	own bool // numbering is set on the paragraph itself
+	own  bool // numbering is set on the paragraph itself
+	at   int  // the level set on the paragraph itself, from 1; 0 for none
+	gone bool // a tracked deletion joins it with the next
 }
 
 // tableState holds a table while it is read; tables nest.
@@ -299,6 +310,7 @@ type reader struct {
 	diagrams map[string]bool // ids of those already read
 	z        *zipfile.Archive
 	files    *embedded.Reader
+	numbers  *numbering
 	rels     map[string]zipfile.Rel // of the part being read
 
 	paras  []*paragraph
@@ -393,10 +405,10 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				}
 			case "pStyle":
 				if p := r.para(); p != nil {
-					own, list := p.own, p.list
+					own, list, num := p.own, p.list, p.num
 					p.style = r.styles[s.Attr("val")]
 					if own {
-						p.own, p.list = own, list
+						p.own, p.list, p.num = own, list, num
 					}
 				}
 			case "outlineLvl":
@@ -409,12 +421,13 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				if p := r.para(); p != nil {
 					if v, err := strconv.Atoi(s.Attr("val")); err == nil {
 						p.list, p.own = min(max(v, 0), 8)+1, true
+						p.at = p.list
 					}
 				}
 			case "numId":
 				if p := r.para(); p != nil {
-					p.own = true
-					if s.Attr("val") == "0" {
+					p.own, p.num, p.place = true, s.Attr("val"), 0
+					if p.num == "0" {
 						p.list = 0
 					} else {
 						p.list = max(p.list, 1)
@@ -432,6 +445,9 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				inText++
 			case "del", "moveFrom":
 				deleted++
+				if p := r.para(); p != nil && props > 0 {
+					p.gone = true
+				}
 			case "tab", "ptab", "br", "cr", "noBreakHyphen":
 				if p := r.para(); p != nil && props == 0 && deleted == 0 && !vanish {
 					switch el {
@@ -596,6 +612,13 @@ func (r *reader) endParagraph() error {
 	p := r.paras[n-1]
 	r.paras = r.paras[:n-1]
 	raw := p.text.String()
+	label := ""
+	if !p.gone && !p.toc { // an empty paragraph is counted, too
+		label = r.numbers.label(p.num, p.at-1, p.by, p.place)
+	}
+	if strings.TrimSpace(raw) != "" && label != "" {
+		raw = label + " " + strings.TrimLeft(raw, " \t")
+	}
 	b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: clean.Lines(raw)}
 	if b.Text == "" {
 		return nil

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	version = 2 // changes whenever the same file would yield other blocks
+	version = 3 // changes whenever the same file would yield other blocks
 	// maxFileBytes limits a message: its parts are held in memory, decoded. Mail
 	// servers accept 25 to 50 MB.
 	maxFileBytes = 64 << 20

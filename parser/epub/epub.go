@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	version = 2 // changes whenever the same file would yield other blocks
+	version = 3 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of parts per task: about a chapter each.
 	rangeSize = 8
 	// maxPartBytes limits a chapter's page.

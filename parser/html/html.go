@@ -18,7 +18,7 @@ import (
 const maxFileBytes = 32 << 20
 
 // version changes whenever the same file would yield other blocks.
-const version = 1
+const version = 2
 
 // New returns the format.
 func New() parser.Format { return format{} }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -29,7 +30,7 @@ const (
 	// maxDepth bounds nested quotes and lists. Each level costs the Markdown
 	// parser a pass over the line, and its own walk of the tree is recursive.
 	maxDepth = 200
-	version  = 1 // changes whenever the same file would yield other blocks
+	version  = 2 // changes whenever the same file would yield other blocks
 )
 
 // New returns the format.
@@ -249,6 +250,7 @@ type state struct {
 	item  bool
 	quote bool
 	foot  bool
+	label *string // what the source has before the item's next text, nil for no number
 }
 
 func (w *walker) add(b sheaf.Block) {
@@ -282,13 +284,25 @@ func (w *walker) block(n ast.Node, s state) {
 			b.Kind = sheaf.BlockFootnote
 		case s.item:
 			b.Kind, b.Level = sheaf.BlockListItem, max(s.list, 1)
+			if s.label != nil && *s.label != "" && b.Text != "" {
+				b.Text = *s.label + " " + b.Text
+				*s.label = ""
+			}
 		case s.quote:
 			b.Kind = sheaf.BlockQuote
 		}
 		w.add(b)
 	case *ast.List:
 		s.list = min(s.list+1, 9)
-		w.blocks(n, s)
+		number := n.Start
+		for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+			if s.label = nil; n.IsOrdered() {
+				label := strconv.Itoa(number) + string(rune(n.Marker))
+				s.label = &label
+				number++
+			}
+			w.block(item, s)
+		}
 	case *ast.ListItem:
 		s.item = true
 		w.blocks(n, s)

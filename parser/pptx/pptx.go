@@ -23,6 +23,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/numeral"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/whole"
@@ -414,11 +415,14 @@ type walker struct {
 	body     []sheaf.Block
 	warnings []sheaf.Warning
 
-	text  strings.Builder
-	level int
-	grid  *grid.Builder
-	cell  strings.Builder
-	inTC  bool
+	text   strings.Builder
+	level  int
+	auto   string   // how the paragraph is numbered, "" for not
+	start  int      // of the list, if it begins here
+	counts [9]count // by level
+	grid   *grid.Builder
+	cell   strings.Builder
+	inTC   bool
 }
 
 // shown returns a diagram's position in the slide's order.
@@ -516,9 +520,17 @@ func (w *walker) read(b []byte) error {
 			case "p":
 				w.text.Reset()
 				w.level = 0
+				w.auto = ""
 			case "pPr":
 				v, _ := strconv.Atoi(s.Attr("lvl"))
 				w.level = min(max(v, 0), 8)
+			case "buAutoNum":
+				w.auto, w.start = s.Attr("type"), 1
+				if v, err := strconv.Atoi(s.Attr("startAt")); err == nil && v > 0 && v <= maxStart {
+					w.start = v
+				}
+			case "txBody":
+				w.counts = [9]count{}
 			case "t":
 				inText++
 			case "br":
@@ -602,6 +614,9 @@ func (w *walker) paragraph() {
 	if text == "" {
 		return
 	}
+	if label := w.number(); label != "" {
+		text = label + " " + text
+	}
 	if w.inTC {
 		if w.cell.Len() > 0 {
 			w.cell.WriteByte('\n')
@@ -620,6 +635,51 @@ func (w *walker) paragraph() {
 		b.Kind, b.Level = sheaf.BlockListItem, w.level+1
 	}
 	s.text = append(s.text, b)
+}
+
+// count is the number of the last paragraph on a level.
+type count struct {
+	auto string
+	n    int
+}
+
+// maxStart is the largest number at which a list begins (ISO/IEC 29500-1, 20.1.10.79).
+const maxStart = 32_767
+
+// number counts a paragraph, and returns what the slide shows before it: lists go on
+// after deeper ones, and end with any other paragraph.
+func (w *walker) number() string {
+	clear(w.counts[w.level+1:])
+	c := &w.counts[w.level]
+	if w.auto == "" {
+		*c = count{}
+		return ""
+	}
+	if c.auto != w.auto {
+		*c = count{w.auto, w.start - 1}
+	}
+	c.n++
+	format := "decimal"
+	for _, f := range []struct{ prefix, format string }{
+		{"alphaLc", "lowerLetter"}, {"alphaUc", "upperLetter"}, {"romanLc", "lowerRoman"}, {"romanUc", "upperRoman"},
+		{"circle", "decimalEnclosedCircle"}, {"arabicDb", "decimalFullWidth"}, {"ea1Chs", "chineseCounting"}, {"ea1Cht", "chineseCounting"}, {"ea1Jpn", "chineseCounting"},
+	} {
+		if strings.HasPrefix(w.auto, f.prefix) {
+			format = f.format
+		}
+	}
+	text := numeral.Format(format, c.n)
+	switch {
+	case strings.HasSuffix(w.auto, "Period"):
+		return text + "."
+	case strings.HasSuffix(w.auto, "ParenBoth"):
+		return "(" + text + ")"
+	case strings.HasSuffix(w.auto, "ParenR"):
+		return text + ")"
+	case strings.HasSuffix(w.auto, "Minus"):
+		return text + "-"
+	}
+	return text
 }
 
 func (w *walker) endShape() {

@@ -12,6 +12,7 @@ import (
 	"sheaf"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/numeral"
 )
 
 // Commands by treatment. For commands in no list, the name is dropped and the text
@@ -69,6 +70,7 @@ type reader struct {
 	kind     sheaf.BlockKind
 	level    int
 	list     int
+	numbered []int // of each list that is open: the number of its last item, -1 for no numbers
 	open     []environment
 	table    *table
 	notes    []string
@@ -699,6 +701,32 @@ func (r *reader) caption(text string) {
 	r.add(sheaf.Block{Kind: sheaf.BlockCaption, Text: text})
 }
 
+// number counts an item of a numbered list and returns what LaTeX's classes put before
+// it, "" in any other list.
+func (r *reader) number() string {
+	at := len(r.numbered) - 1
+	if at < 0 || r.numbered[at] < 0 {
+		return ""
+	}
+	r.numbered[at]++
+	depth := 0
+	for _, n := range r.numbered[:at] {
+		if n >= 0 {
+			depth++
+		}
+	}
+	switch n := r.numbered[at]; depth {
+	case 1:
+		return "(" + numeral.Format("lowerLetter", n) + ") "
+	case 2:
+		return numeral.Format("lowerRoman", n) + ". "
+	case 3:
+		return numeral.Format("upperLetter", n) + ". "
+	default:
+		return numeral.Format("decimal", n) + ". "
+	}
+}
+
 func (r *reader) item(name string) {
 	r.flush()
 	if r.table == nil {
@@ -706,6 +734,8 @@ func (r *reader) item(name string) {
 	}
 	if label := r.option(); label != "" && name == "item" {
 		r.cur.WriteString(r.words(label) + " ")
+	} else if name == "item" {
+		r.cur.WriteString(r.number())
 	}
 	if name == "bibitem" {
 		if key, ok := r.argument(); ok {
@@ -745,6 +775,10 @@ func (r *reader) begin(env string) {
 	switch env {
 	case "itemize", "enumerate", "description", "compactitem", "compactenum", "inparaenum", "list":
 		r.list++
+		r.numbered = append(r.numbered, -1)
+		if strings.Contains(env, "enum") {
+			r.numbered[len(r.numbered)-1] = 0
+		}
 	case "quote", "quotation", "verse", "displayquote":
 		r.kind, r.level = sheaf.BlockQuote, 0
 	case "abstract":
@@ -825,6 +859,7 @@ func (r *reader) end(env string) {
 	switch env {
 	case "itemize", "enumerate", "description", "compactitem", "compactenum", "inparaenum", "list":
 		r.list--
+		r.numbered = r.numbered[:max(0, len(r.numbered)-1)]
 	}
 	if e.caption == "" || r.table != nil {
 		return

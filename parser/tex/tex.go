@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxFileBytes is far above a book's source; larger files are read as
 	// text, in parts.
 	maxFileBytes = 8 << 20

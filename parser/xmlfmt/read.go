@@ -1,6 +1,7 @@
 package xmlfmt
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/htmlblocks"
+	"sheaf/parser/internal/numeral"
 )
 
 // Document vocabularies use few names for the same things. Sources: DocBook 5.2,
@@ -230,20 +232,48 @@ func (r *reader) list(n *node, level, list int) {
 	} else if named[n.name] != "" {
 		r.add(sheaf.Block{Kind: sheaf.BlockHeading, Level: min(level, maxLevel), Text: named[n.name]})
 	}
+	format, number := numberFormat(n), 0
 	for _, c := range n.children {
 		switch {
 		case c.name == "" || titles[c.name]:
 		case items[c.name] || c.elements() == 0 || c.mixed():
-			r.item(c, level, list)
+			label := ""
+			if number++; format != "" && !slices.ContainsFunc(c.children, func(l *node) bool { return l.name == "label" }) {
+				label = numeral.Format(format, number) + ". "
+			}
+			r.item(c, label, level, list)
 		default:
 			r.element(c, level, list)
 		}
 	}
 }
 
-// item reads the text of a list item, then its lists and listings.
-func (r *reader) item(n *node, level, list int) {
+// numberFormats maps how DocBook and JATS number lists to formats of package numeral.
+var numberFormats = map[string]string{
+	"arabic": "decimal", "loweralpha": "lowerLetter", "upperalpha": "upperLetter", "lowerroman": "lowerRoman", "upperroman": "upperRoman",
+	"order": "decimal", "ordered": "decimal", "alpha-lower": "lowerLetter", "alpha-upper": "upperLetter", "roman-lower": "lowerRoman", "roman-upper": "upperRoman",
+}
+
+// numberFormat returns how the items of a list are numbered, "" for not.
+func numberFormat(n *node) string {
+	switch n.name {
+	case "orderedlist":
+		return cmp.Or(numberFormats[n.attr("numeration")], "decimal")
+	case "procedure", "ol", "steps":
+		return "decimal"
+	case "list":
+		return numberFormats[cmp.Or(n.attr("list-type"), n.attr("rend"), n.attr("type"))]
+	}
+	return ""
+}
+
+// item reads the text of a list item, preceded by its label, then its lists and
+// listings.
+func (r *reader) item(n *node, label string, level, list int) {
 	words, rest := &node{name: n.name}, []*node{}
+	if label != "" {
+		words.children = append(words.children, &node{text: label})
+	}
 	for _, c := range n.children {
 		if lists[c.name] || codes[c.name] || tables[c.name] {
 			rest = append(rest, c)
@@ -251,7 +281,9 @@ func (r *reader) item(n *node, level, list int) {
 			words.children = append(words.children, c)
 		}
 	}
-	r.prose(words, sheaf.BlockListItem, min(max(list, 1), 9))
+	if len(words.children) > 1 || label == "" {
+		r.prose(words, sheaf.BlockListItem, min(max(list, 1), 9))
+	}
 	for _, c := range rest {
 		r.element(c, level, list)
 	}

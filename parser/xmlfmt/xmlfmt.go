@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxFileBytes and maxNodes limit the tree; a node takes some 150 bytes. Larger
 	// files are read as text, in parts.
 	maxFileBytes = 32 << 20

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"sheaf"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/numeral"
 )
 
 // Result is the content of a page.
@@ -111,7 +113,54 @@ type walker struct {
 	images []sheaf.Block           // encountered since the last block
 	nested bool                    // inside a cell: nested tables are not read as tables
 	name   func(src string) string // nil if pictures are not drawn
+	order  *order                  // of the list, nil if its items have no numbers
+	label  string                  // what is shown before the next text
 	silent []sheaf.Block           // pictures in the cells of a table, which follow it
+}
+
+// order numbers the items of a list (HTML, 4.4.5).
+type order struct {
+	format string
+	number int
+	step   int
+}
+
+// orderOf returns nil for a list that shows no numbers.
+func orderOf(n *html.Node) *order {
+	if style := strings.ToLower(attr(n, "style")); n.DataAtom != atom.Ol || strings.Contains(style, "list-style") && strings.Contains(style, "none") {
+		return nil
+	}
+	o := &order{format: numberFormats[attr(n, "type")], number: 1, step: 1}
+	if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "reversed" }) {
+		o.step, o.number = -1, 0
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			if c.DataAtom == atom.Li {
+				o.number++
+			}
+		}
+	}
+	if v, err := strconv.Atoi(strings.TrimSpace(attr(n, "start"))); err == nil && v > -maxNumber && v < maxNumber {
+		o.number = v
+	}
+	return o
+}
+
+const maxNumber = 1 << 30
+
+// numberFormats maps the type of a list to a format of package numeral.
+var numberFormats = map[string]string{"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+
+// next returns what is shown before an item, "" for nothing.
+func (o *order) next(item *html.Node) string {
+	if o == nil {
+		return ""
+	}
+	if v, err := strconv.Atoi(strings.TrimSpace(attr(item, "value"))); err == nil && v > -maxNumber && v < maxNumber {
+		o.number = v
+	}
+	label := numeral.Format(o.format, o.number) + "."
+	o.number += o.step
+	return label
 }
 
 // image records a picture: without a readable description only if it can be drawn.
@@ -166,6 +215,10 @@ func (w *walker) flush() {
 		b.Text = clean.Lines(raw)
 	}
 	if strings.TrimSpace(b.Text) != "" {
+		if w.label != "" && b.Kind != sheaf.BlockCode {
+			b.Text = w.label + " " + b.Text
+		}
+		w.label = ""
 		w.res.Blocks = append(w.res.Blocks, b)
 	}
 	w.res.Blocks = append(w.res.Blocks, w.images...)
@@ -248,12 +301,18 @@ func (w *walker) walk(n *html.Node, depth int) {
 		w.block(n, depth, sheaf.BlockHeading, int(n.Data[1]-'0'))
 	case atom.Ul, atom.Ol, atom.Menu:
 		w.flush()
+		outer := w.order
+		w.order = orderOf(n)
 		w.list++
 		w.children(n, depth)
 		w.flush()
 		w.list--
+		w.order = outer
 	case atom.Li:
+		w.flush()
+		w.label = w.order.next(n)
 		w.block(n, depth, sheaf.BlockListItem, min(max(w.list, 1), maxListLevel))
+		w.label = ""
 	case atom.Dd:
 		w.block(n, depth, sheaf.BlockListItem, min(w.list+1, maxListLevel))
 	case atom.Pre, atom.Listing, atom.Xmp, atom.Textarea:
