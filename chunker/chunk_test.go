@@ -601,12 +601,15 @@ func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
 		table.Table.RowBoxes = append(table.Table.RowBoxes, sheaf.Box{Page: 1, Y0: float64(10 * i), X1: 100, Y1: float64(10*i + 9)})
 	}
 	table.Links = []sheaf.Link{{Start: 1, End: 2, URI: "https://example.org/row0"}, {Start: 40, End: 41, URI: "https://example.org/row39"}}
-	for name, b := range map[string]sheaf.Block{"text": text, "table": table} {
+	bare := table // a web page's, whose rows have no place
+	bare.Table = &sheaf.Table{Columns: table.Table.Columns, Rows: table.Table.Rows}
+	bare.Links = append([]sheaf.Link{{End: 1, URI: "https://example.org/row0"}}, table.Links...) // in the header, too
+	for name, b := range map[string]sheaf.Block{"text": text, "table": table, "bare": bare} {
 		chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkTokenNum: sheaf.Set(64)}, []sheaf.Block{b}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, last := map[string]string{"text": "https://example.org/first", "table": "https://example.org/row0"}[name], map[string]string{"text": "https://example.org/last", "table": "https://example.org/row39"}[name]
+		first, last := map[string]string{"text": "https://example.org/first", "table": "https://example.org/row0", "bare": "https://example.org/row0"}[name], map[string]string{"text": "https://example.org/last", "table": "https://example.org/row39", "bare": "https://example.org/row39"}[name]
 		if len(chunks) < 3 {
 			t.Fatalf("%s: %d chunks", name, len(chunks))
 		}

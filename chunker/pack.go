@@ -235,17 +235,27 @@ func (a *addresses) of(p *segment) {
 	}
 }
 
-// leads reports whether a link of its block falls within the segment. If the rows
-// of a table have no position, every segment has every link.
+// rows is the segment's row of a table as links refer to it, with the header for the
+// first.
+func (p *segment) rows() (from, to int) {
+	to = p.row
+	if p.block.Table.Columns != nil {
+		to++
+	}
+	if from = to - 1; p.row <= 1 {
+		from = 0
+	}
+	return from, to
+}
+
+// leads reports whether a link of its block falls within the segment.
 func (p *segment) leads(l sheaf.Link) bool {
 	t := p.block.Table
 	if t == nil {
 		return l.Start < p.end && l.End > p.start
 	}
-	if t.Columns != nil {
-		l.Start--
-	}
-	return l.Start < 0 || l.Start >= len(t.RowBoxes) || p.boxes == nil || slices.Contains(p.boxes, t.RowBoxes[l.Start])
+	from, to := p.rows()
+	return p.row == 0 || l.Start >= from && l.Start < to
 }
 
 func kindOf(own []segment, set options) sheaf.ChunkKind {

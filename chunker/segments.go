@@ -44,6 +44,7 @@ type segment struct {
 	path       []string // headings in force
 	floor      int      // lowest level of a heading so far, 0 before the first: see sheaf.Floor
 	page       int      // of a table row; 0 means the block's
+	row        int      // of a table's rows, from 1; 0 means none of them
 	boxes      []sheaf.Box
 	start, end int          // of the text in block.Text; 0, 0 in tables
 	spans      []sheaf.Span // of the block, including those in the text
@@ -125,7 +126,12 @@ func split(in Input, set options) []segment {
 				break
 			}
 			p.block, p.path, p.floor = b, s.path, s.floor
-			p.spans, p.links = spans(p.start, p.end), links(p.start, p.end)
+			p.spans = spans(p.start, p.end)
+			if p.row > 0 {
+				p.links = links(p.rows())
+			} else {
+				p.links = links(p.start, p.end)
+			}
 			if p.within != nil {
 				p.path = p.within
 			}
@@ -240,11 +246,8 @@ func spansOf(b *sheaf.Block) func(from, to int) []sheaf.Span {
 	return within(b.Spans, func(s sheaf.Span) int { return s.Start }, func(s sheaf.Span) int { return s.End })
 }
 
-// linksOf is like spansOf; a table's links refer to rows and are all returned.
+// linksOf is like spansOf; a table's links refer to rows.
 func linksOf(b *sheaf.Block) func(from, to int) []sheaf.Link {
-	if b.Table != nil {
-		return func(int, int) []sheaf.Link { return b.Links }
-	}
 	return within(b.Links, func(l sheaf.Link) int { return l.Start }, func(l sheaf.Link) int { return l.End })
 }
 

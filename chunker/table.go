@@ -49,6 +49,7 @@ func (s *splitter) table(b *sheaf.Block) {
 		}
 		for k := begin; k < len(s.out); k++ {
 			s.out[k].page, s.out[k].boxes = rowPlace(b, i)
+			s.out[k].row = i + 1
 		}
 	}
 	if len(s.out) == first {

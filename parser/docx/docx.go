@@ -20,6 +20,7 @@ import (
 	"sheaf/parser/internal/diagram"
 	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/links"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/whole"
@@ -274,9 +275,63 @@ func readStyles(z *zipfile.Archive, name string) map[string]style {
 type paragraph struct {
 	text strings.Builder
 	style
-	own  bool // numbering is set on the paragraph itself
-	at   int  // the level set on the paragraph itself, from 1; 0 for none
-	gone bool // a tracked deletion joins it with the next
+	own   bool // numbering is set on the paragraph itself
+	at    int  // the level set on the paragraph itself, from 1; 0 for none
+	gone  bool // a tracked deletion joins it with the next
+	links []links.Link
+	open  []anchor // links that have begun
+}
+
+// anchor is the begin of a link in a paragraph's text: an element, or a field, whose
+// address and text follow.
+type anchor struct {
+	field bool
+	from  int // -1 while the field's text has not begun
+	uri   string
+}
+
+// maxAnchors limits links inside links, which only a hostile file has.
+const maxAnchors = 32
+
+func (p *paragraph) begin(a anchor) {
+	if len(p.open) < maxAnchors {
+		p.open = append(p.open, a)
+	}
+}
+
+// last returns the link that began last, as an element or a field; nil for none.
+func (p *paragraph) last(field bool) *anchor {
+	if n := len(p.open); n > 0 && p.open[n-1].field == field {
+		return &p.open[n-1]
+	}
+	return nil
+}
+
+func (p *paragraph) end(field bool) {
+	a := p.last(field)
+	if a == nil {
+		return
+	}
+	if a.uri != "" && a.from >= 0 {
+		p.links = append(p.links, links.Link{Text: p.text.String()[a.from:], URI: a.uri})
+	}
+	p.open = p.open[:len(p.open)-1]
+}
+
+// target returns the address in the instruction of a field (ISO/IEC 29500-1,
+// 17.16.5.25), "" if it is no link to one.
+func target(instruction string) string {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(instruction), "HYPERLINK")
+	if !ok {
+		return ""
+	}
+	rest = strings.TrimSpace(rest)
+	if uri, ok := strings.CutPrefix(rest, `"`); ok {
+		uri, _, _ = strings.Cut(uri, `"`)
+		return links.Address(uri, nil)
+	}
+	uri, _, _ := strings.Cut(rest, " ")
+	return links.Address(uri, nil)
 }
 
 // tableState holds a table while it is read; tables nest.
@@ -356,7 +411,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 	r.notes, r.paras, r.tables, r.rels = notes, nil, nil, z.Rels(name)
 	s := xmlscan.New(p)
 	inText, deleted, props, run := 0, 0, 0, 0
-	vanish := false
+	vanish, instruction := false, false
 	for n := 0; ; n++ {
 		if n&0xffff == 0 && r.ctx.Err() != nil {
 			return r.ctx.Err()
@@ -376,7 +431,13 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 		case xmlscan.EOF:
 			return r.finish()
 		case xmlscan.Text:
-			if inText > 0 && deleted == 0 && !vanish {
+			if instruction {
+				if p := r.para(); p != nil {
+					if a := p.last(true); a != nil && a.from < 0 && a.uri == "" {
+						a.uri = target(string(s.Text()))
+					}
+				}
+			} else if inText > 0 && deleted == 0 && !vanish {
 				if p := r.para(); p != nil && p.text.Len() < whole.MaxTextBytes {
 					p.text.Write(s.Text())
 				}
@@ -384,12 +445,35 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 		case xmlscan.Start:
 			el := string(s.Name())
 			switch el {
-			case "Fallback", "pPrChange", "rPrChange", "tblPrChange", "tcPrChange", "trPrChange", "sectPr", "tblGrid", "instrText", "delText", "rt", "annotation":
+			case "Fallback", "pPrChange", "rPrChange", "tblPrChange", "tcPrChange", "trPrChange", "sectPr", "tblGrid", "delText", "rt", "annotation":
 				// Fallback repeats the content of Choice; the Change elements hold
 				// the previous version.
 				if err := s.Skip(); err != nil {
 					continue // Next reports the error again
 				}
+			case "hyperlink":
+				if p := r.para(); p != nil {
+					uri := ""
+					if rel := r.rels[s.RelID()]; rel.External {
+						uri = links.Address(rel.Target, nil)
+					}
+					p.begin(anchor{from: p.text.Len(), uri: uri})
+				}
+			case "fldChar":
+				if p := r.para(); p != nil {
+					switch s.Attr("fldCharType") {
+					case "begin":
+						p.begin(anchor{field: true, from: -1})
+					case "separate":
+						if a := p.last(true); a != nil {
+							a.from = p.text.Len()
+						}
+					case "end":
+						p.end(true)
+					}
+				}
+			case "instrText":
+				instruction = true
 			case "footnote", "endnote":
 				if t := s.Attr("type"); notes && (t == "separator" || t == "continuationSeparator" || t == "continuationNotice") {
 					_ = s.Skip() // Next reports an error again
@@ -541,6 +625,12 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 			}
 		case xmlscan.End:
 			switch string(s.Name()) {
+			case "hyperlink":
+				if p := r.para(); p != nil {
+					p.end(false)
+				}
+			case "instrText":
+				instruction = false
 			case "p":
 				if string(s.Prefix()) != "a" {
 					if err := r.endParagraph(); err != nil {
@@ -640,6 +730,7 @@ func (r *reader) endParagraph() error {
 	case p.list > 0:
 		b.Kind, b.Level = sheaf.BlockListItem, p.list
 	}
+	b.Links = links.Place(b.Text, p.links)
 	return r.add(b)
 }
 
@@ -660,6 +751,9 @@ func (r *reader) endCell() {
 			lines = append(lines, grid.Plain(b.Table))
 		case b.Text != "":
 			lines = append(lines, b.Text)
+		}
+		for _, l := range b.Links {
+			t.grid.Link(l.URI)
 		}
 	}
 	text := strings.Join(lines, "\n")
@@ -705,7 +799,7 @@ func (r *reader) endTable() error {
 		r.warn("table_clipped", fmt.Sprintf("A table is larger than %d columns or %d cells and was cut there.", grid.MaxColumns, grid.MaxCells))
 	}
 	if g := t.grid.Table(); g != nil {
-		if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g}); err != nil {
+		if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g, Links: t.grid.Links()}); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/htmlblocks"
+	"sheaf/parser/internal/links"
 	"sheaf/parser/internal/whole"
 )
 
@@ -239,8 +240,9 @@ func frontMatter(src []byte) (map[string]string, []byte) {
 }
 
 type walker struct {
-	src []byte
-	out []sheaf.Block
+	src   []byte
+	out   []sheaf.Block
+	found []links.Link // in the text that inline returned last
 }
 
 // state is the context of a block.
@@ -272,13 +274,16 @@ func (w *walker) blocks(parent ast.Node, s state) {
 func (w *walker) block(n ast.Node, s state) {
 	switch n := n.(type) {
 	case *ast.Heading:
-		w.add(sheaf.Block{Kind: sheaf.BlockHeading, Level: n.Level, Text: clean.Line(w.inline(n))})
+		b := sheaf.Block{Kind: sheaf.BlockHeading, Level: n.Level, Text: clean.Line(w.inline(n))}
+		b.Links = links.Place(b.Text, w.found)
+		w.add(b)
 	case *ast.Paragraph, *ast.TextBlock, *east.DefinitionTerm:
 		if img := onlyImage(n); img != nil {
 			w.add(sheaf.Block{Kind: sheaf.BlockImage, Text: clean.Line(w.inline(img))})
 			return
 		}
 		b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: clean.Lines(w.inline(n))}
+		found := w.found
 		switch {
 		case s.foot:
 			b.Kind = sheaf.BlockFootnote
@@ -291,6 +296,7 @@ func (w *walker) block(n ast.Node, s state) {
 		case s.quote:
 			b.Kind = sheaf.BlockQuote
 		}
+		b.Links = links.Place(b.Text, found)
 		w.add(b)
 	case *ast.List:
 		s.list = min(s.list+1, 9)
@@ -335,10 +341,13 @@ func (w *walker) block(n ast.Node, s state) {
 			g.Row()
 			for c := row.FirstChild(); c != nil; c = c.NextSibling() {
 				g.Cell(clean.Lines(w.inline(c)), 1, 1, head)
+				for _, l := range w.found {
+					g.Link(l.URI)
+				}
 			}
 		}
 		if t := g.Table(); t != nil {
-			w.add(sheaf.Block{Kind: sheaf.BlockTable, Table: t})
+			w.add(sheaf.Block{Kind: sheaf.BlockTable, Table: t, Links: g.Links()})
 		}
 	case *ast.ThematicBreak:
 	default:
@@ -364,9 +373,11 @@ func (w *walker) lines(n ast.Node) string {
 	return strings.TrimRight(clean.Text(b.String()), "\n ")
 }
 
-// inline returns the text of a node's inline children without their markup.
+// inline returns the text of a node's inline children without their markup, and sets
+// found to the links in it.
 func (w *walker) inline(parent ast.Node) string {
 	var b strings.Builder
+	w.found = nil
 	// The walk stops at a depth that no writer reaches.
 	var walk func(n ast.Node, depth int)
 	walk = func(n ast.Node, depth int) {
@@ -388,6 +399,15 @@ func (w *walker) inline(parent ast.Node) string {
 				b.Write(c.Value)
 			case *ast.AutoLink:
 				b.Write(c.Label(w.src))
+				if uri := links.Address(string(c.URL(w.src)), nil); uri != "" {
+					w.found = append(w.found, links.Link{Text: string(c.Label(w.src)), URI: uri})
+				}
+			case *ast.Link:
+				from := b.Len()
+				walk(c, depth+1)
+				if uri := links.Address(string(c.Destination), nil); uri != "" {
+					w.found = append(w.found, links.Link{Text: b.String()[from:], URI: uri})
+				}
 			case *ast.RawHTML:
 				var raw []byte
 				for i := range c.Segments.Len() {

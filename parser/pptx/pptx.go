@@ -23,6 +23,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/links"
 	"sheaf/parser/internal/numeral"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
@@ -263,6 +264,13 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 			_, _ = fmt.Fprintf(sum, "\x00%08x-%d", d.z.CRC(o.part), d.z.Size(o.part)) // a hash never fails
 		}
 	}
+	w.href = func(id string) string {
+		if rel := rels[id]; rel.External {
+			_, _ = sum.WriteString(rel.Target) // a hash never fails
+			return links.Address(rel.Target, nil)
+		}
+		return ""
+	}
 	w.chart = func(id string) *sheaf.Table {
 		b, err := d.z.ReadAll(rels[id].Target, maxSlideBytes)
 		if err != nil {
@@ -404,6 +412,7 @@ type walker struct {
 	onPlace  func(shape) // set when a layout is read
 	chart    func(id string) *sheaf.Table
 	picture  func(id string) string // returns the name of a picture of the slide itself
+	href     func(id string) string // returns the address of a link
 	object   func(id, program string, box *sheaf.Box)
 	diagrams map[string]int // order of the diagrams shown by the slide, by id
 	notes    bool
@@ -417,9 +426,11 @@ type walker struct {
 
 	text   strings.Builder
 	level  int
-	auto   string   // how the paragraph is numbered, "" for not
-	start  int      // of the list, if it begins here
-	counts [9]count // by level
+	uri    string       // of the run
+	links  []links.Link // of the paragraph
+	auto   string       // how the paragraph is numbered, "" for not
+	start  int          // of the list, if it begins here
+	counts [9]count     // by level
 	grid   *grid.Builder
 	cell   strings.Builder
 	inTC   bool
@@ -440,7 +451,7 @@ func (w *walker) read(b []byte) error {
 	inText, inGroupProps := 0, false
 	span, down, merged := 1, 1, false
 	row := 0
-	head := false
+	head, inRun, begin := false, false, 0
 	w.grid = nil
 	for {
 		k, err := s.Next()
@@ -520,7 +531,7 @@ func (w *walker) read(b []byte) error {
 			case "p":
 				w.text.Reset()
 				w.level = 0
-				w.auto = ""
+				w.auto, w.links = "", nil
 			case "pPr":
 				v, _ := strconv.Atoi(s.Attr("lvl"))
 				w.level = min(max(v, 0), 8)
@@ -531,8 +542,16 @@ func (w *walker) read(b []byte) error {
 				}
 			case "txBody":
 				w.counts = [9]count{}
+			case "r":
+				w.uri = ""
+				inRun = true
+			case "hlinkClick":
+				if inRun && w.href != nil && !w.notes && !w.diagram {
+					w.uri = w.href(s.RelID())
+				}
 			case "t":
 				inText++
+				begin = w.text.Len()
 			case "br":
 				w.text.WriteByte('\n')
 			case "tab":
@@ -548,8 +567,13 @@ func (w *walker) read(b []byte) error {
 				}
 			case "grpSpPr":
 				inGroupProps = false
+			case "r":
+				inRun = false
 			case "t":
 				inText = max(0, inText-1)
+				if w.uri != "" && w.text.Len() > begin {
+					w.links = append(w.links, links.Link{Text: w.text.String()[begin:], URI: w.uri})
+				}
 				if w.diagram {
 					w.text.WriteByte(' ')
 				}
@@ -565,7 +589,7 @@ func (w *walker) read(b []byte) error {
 			case "tbl":
 				if w.grid != nil {
 					if t := w.grid.Table(); t != nil {
-						w.shape.text = append(w.shape.text, sheaf.Block{Kind: sheaf.BlockTable, Table: t})
+						w.shape.text = append(w.shape.text, sheaf.Block{Kind: sheaf.BlockTable, Table: t, Links: w.grid.Links()})
 					}
 					w.grid = nil
 				}
@@ -622,6 +646,11 @@ func (w *walker) paragraph() {
 			w.cell.WriteByte('\n')
 		}
 		w.cell.WriteString(text)
+		if w.grid != nil {
+			for _, l := range w.links {
+				w.grid.Link(l.URI)
+			}
+		}
 		return
 	}
 	b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: text}
@@ -634,6 +663,7 @@ func (w *walker) paragraph() {
 	case s.phType == "body" || s.phType == "obj" || s.phType == "":
 		b.Kind, b.Level = sheaf.BlockListItem, w.level+1
 	}
+	b.Links = links.Place(b.Text, w.links)
 	s.text = append(s.text, b)
 }
 

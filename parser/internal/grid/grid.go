@@ -24,8 +24,29 @@ type Builder struct {
 	heads   int
 	filled  int
 	open    bool
+	uris    []rowLink
+	links   []sheaf.Link
 	Clipped bool // cells were dropped at a limit
 }
+
+// rowLink is an address in a row, by its index among rows.
+type rowLink struct {
+	row int
+	uri string
+}
+
+// maxLinks is per table; a chunk hands on a few.
+const maxLinks = 20_000
+
+// Link adds an address to the open row.
+func (b *Builder) Link(uri string) {
+	if uri != "" && len(b.uris) < maxLinks {
+		b.uris = append(b.uris, rowLink{len(b.rows), uri})
+	}
+}
+
+// Links returns the links of the table that Table returned.
+func (b *Builder) Links() []sheaf.Link { return b.links }
 
 type span struct {
 	text string
@@ -154,7 +175,8 @@ func (b *Builder) Table() *sheaf.Table {
 			}
 		}
 	}
-	for _, r := range b.rows[heads:] {
+	shown := make([]int, len(b.rows)) // the row of the table that each became, -1 for none
+	for i, r := range b.rows[heads:] {
 		row := make([]string, width)
 		copy(row, r)
 		any := false
@@ -162,8 +184,15 @@ func (b *Builder) Table() *sheaf.Table {
 			row[i] = strings.TrimSpace(row[i])
 			any = any || row[i] != ""
 		}
-		if any {
+		if shown[heads+i] = -1; any {
+			shown[heads+i] = len(t.Rows) + min(heads, 1)
 			t.Rows = append(t.Rows, row)
+		}
+	}
+	b.links = nil
+	for _, l := range b.uris {
+		if l.row < len(shown) && shown[l.row] >= 0 {
+			b.links = append(b.links, sheaf.Link{Start: shown[l.row], End: shown[l.row] + 1, URI: l.uri})
 		}
 	}
 	return t

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/url"
 	"regexp"
 	"runtime/metrics"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"sheaf"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
+	"sheaf/parser/internal/links"
 	"sheaf/parser/internal/numeral"
 )
 
@@ -114,6 +116,8 @@ type walker struct {
 	nested bool                    // inside a cell: nested tables are not read as tables
 	name   func(src string) string // nil if pictures are not drawn
 	order  *order                  // of the list, nil if its items have no numbers
+	links  []links.Link            // in the text so far
+	base   *url.URL                // what relative references refer to, nil if unknown
 	label  string                  // what is shown before the next text
 	silent []sheaf.Block           // pictures in the cells of a table, which follow it
 }
@@ -219,8 +223,10 @@ func (w *walker) flush() {
 			b.Text = w.label + " " + b.Text
 		}
 		w.label = ""
+		b.Links = links.Place(b.Text, w.links)
 		w.res.Blocks = append(w.res.Blocks, b)
 	}
+	w.links = nil
 	w.res.Blocks = append(w.res.Blocks, w.images...)
 	w.images = nil
 }
@@ -243,6 +249,24 @@ func (w *walker) block(n *html.Node, depth int, kind sheaf.BlockKind, level int)
 	w.children(n, depth)
 	w.flush()
 	w.kind, w.level = oldKind, oldLevel
+}
+
+// link walks an element that leads to an address: a word of a block, or blocks.
+func (w *walker) link(n *html.Node, depth int) {
+	uri := links.Address(attr(n, "href"), w.base)
+	blocks, from := len(w.res.Blocks), w.text.Len()
+	w.children(n, depth)
+	switch {
+	case uri == "":
+	case len(w.res.Blocks) == blocks:
+		w.links = append(w.links, links.Link{Text: w.text.String()[from:], URI: uri})
+	default:
+		for i := blocks; i < len(w.res.Blocks); i++ {
+			if b := &w.res.Blocks[i]; b.Table == nil && b.Text != "" && len(b.Links) == 0 {
+				b.Links = []sheaf.Link{{End: len(b.Text), URI: uri}}
+			}
+		}
+	}
 }
 
 func (w *walker) children(n *html.Node, depth int) {
@@ -286,6 +310,8 @@ func (w *walker) walk(n *html.Node, depth int) {
 	case atom.Head:
 		w.head(n)
 	case atom.Script, atom.Style, atom.Template, atom.Noscript, atom.Iframe, atom.Object, atom.Embed, atom.Select, atom.Datalist, atom.Audio, atom.Video, atom.Canvas, atom.Rp, atom.Title, atom.Map:
+	case atom.A:
+		w.link(n, depth)
 	case atom.Br:
 		w.text.WriteByte('\n')
 	case atom.Wbr:
@@ -384,6 +410,10 @@ func (w *walker) head(n *html.Node) {
 			if c.FirstChild != nil {
 				w.meta("title", c.FirstChild.Data, true)
 			}
+		case atom.Base:
+			if u, err := url.Parse(strings.TrimSpace(attr(c, "href"))); err == nil && u.IsAbs() && w.base == nil {
+				w.base = u
+			}
 		case atom.Meta:
 			name := attr(c, "name")
 			if name == "" {
@@ -447,7 +477,8 @@ func (w *walker) table(n *html.Node, depth int) {
 			}
 			switch c.DataAtom {
 			case atom.Caption:
-				name = strings.ReplaceAll(w.cell(c, depth), "\n", " ")
+				name, _ = w.cell(c, depth)
+				name = strings.ReplaceAll(name, "\n", " ")
 			case atom.Thead, atom.Tbody, atom.Tfoot:
 				if n.DataAtom == atom.Table {
 					rows(c, c.DataAtom == atom.Thead)
@@ -456,7 +487,11 @@ func (w *walker) table(n *html.Node, depth int) {
 				g.Row()
 				for d := c.FirstChild; d != nil; d = d.NextSibling {
 					if d.DataAtom == atom.Td || d.DataAtom == atom.Th {
-						g.Cell(w.cell(d, depth), span(d, "colspan"), span(d, "rowspan"), head || d.DataAtom == atom.Th)
+						text, uris := w.cell(d, depth)
+						g.Cell(text, span(d, "colspan"), span(d, "rowspan"), head || d.DataAtom == atom.Th)
+						for _, uri := range uris {
+							g.Link(uri)
+						}
 					}
 				}
 			}
@@ -465,7 +500,7 @@ func (w *walker) table(n *html.Node, depth int) {
 	rows(n, false)
 	if t := g.Table(); t != nil {
 		t.Name = name
-		w.res.Blocks = append(w.res.Blocks, sheaf.Block{Kind: sheaf.BlockTable, Table: t})
+		w.res.Blocks = append(w.res.Blocks, sheaf.Block{Kind: sheaf.BlockTable, Table: t, Links: g.Links()})
 	} else if name != "" {
 		w.res.Blocks = append(w.res.Blocks, sheaf.Block{Kind: sheaf.BlockCaption, Text: name})
 	}
@@ -485,25 +520,23 @@ func span(n *html.Node, key string) int {
 	return min(v, 1000)
 }
 
-// cell returns the text of a cell, its paragraphs and list items on separate lines.
-func (w *walker) cell(n *html.Node, depth int) string {
-	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true, name: w.name}
+// cell returns the text of a cell, its paragraphs and list items on separate lines,
+// and the addresses in it.
+func (w *walker) cell(n *html.Node, depth int) (text string, uris []string) {
+	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true, name: w.name, base: w.base}
 	in.children(n, depth)
 	in.flush()
 	if len(w.silent) < maxImages {
 		w.silent = append(w.silent, in.silent...)
 	}
-	switch len(in.res.Blocks) {
-	case 0:
-		return ""
-	case 1:
-		return in.res.Blocks[0].Text
-	}
 	parts := make([]string, len(in.res.Blocks))
 	for i, b := range in.res.Blocks {
 		parts[i] = b.Text
+		for _, l := range b.Links {
+			uris = append(uris, l.URI)
+		}
 	}
-	return strings.Join(parts, "\n")
+	return strings.Join(parts, "\n"), uris
 }
 
 // isLayout distinguishes a layout table from a data table: it is marked as one, it
