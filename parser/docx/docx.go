@@ -4,6 +4,7 @@
 package docx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"sheaf/parser/internal/links"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
+	"sheaf/parser/internal/symbols"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
@@ -411,7 +413,8 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 	r.notes, r.paras, r.tables, r.rels = notes, nil, nil, z.Rels(name)
 	s := xmlscan.New(p)
 	inText, deleted, props, run := 0, 0, 0, 0
-	vanish, instruction := false, false
+	vanish, instruction, font := false, false, ""
+	var form choice
 	for n := 0; ; n++ {
 		if n&0xffff == 0 && r.ctx.Err() != nil {
 			return r.ctx.Err()
@@ -439,7 +442,11 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				}
 			} else if inText > 0 && deleted == 0 && !vanish {
 				if p := r.para(); p != nil && p.text.Len() < whole.MaxTextBytes {
-					p.text.Write(s.Text())
+					if font == "" {
+						p.text.Write(s.Text())
+					} else {
+						p.text.WriteString(symbols.Text(font, string(s.Text())))
+					}
 				}
 			}
 		case xmlscan.Start:
@@ -524,7 +531,21 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				}
 			case "r":
 				run++
-				vanish = false
+				vanish, font = false, ""
+			case "rFonts":
+				if run > 0 && props > 0 {
+					if f := cmp.Or(s.Attr("ascii"), s.Attr("hAnsi")); symbols.Has(f) {
+						font = f
+					}
+				}
+			case "sym":
+				if p := r.para(); p != nil && deleted == 0 && !vanish {
+					p.text.WriteString(symbol(s.Attr("font"), s.Attr("char")))
+				}
+			case "checkBox", "ddList":
+				form = choice{}
+			case "default", "checked", "result", "listEntry":
+				form.set(el, s.Attr("val"))
 			case "t":
 				inText++
 			case "del", "moveFrom":
@@ -631,6 +652,10 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				}
 			case "instrText":
 				instruction = false
+			case "checkBox", "ddList":
+				if p := r.para(); p != nil && deleted == 0 {
+					p.text.WriteString(form.shown(string(s.Name())))
+				}
 			case "p":
 				if string(s.Prefix()) != "a" {
 					if err := r.endParagraph(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"sheaf/parser/internal/symbols"
 	"sheaf/parser/pdf/engine"
 )
 
@@ -206,6 +207,8 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 			text = append(text, ligatures[r-0xFB00]...)
 		} else if r == 0xF0B7 {
 			text = append(text, "•"...) // the bullet of the Symbol font
+		} else if r >= 0xF700 && r <= 0xF8FF {
+			text = utf8.AppendRune(text, symbols.Adobe(r))
 		} else {
 			text = utf8.AppendRune(text, r)
 		}

@@ -27,6 +27,7 @@ import (
 	"sheaf/parser/internal/numeral"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
+	"sheaf/parser/internal/symbols"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
@@ -451,7 +452,7 @@ func (w *walker) read(b []byte) error {
 	inText, inGroupProps := 0, false
 	span, down, merged := 1, 1, false
 	row := 0
-	head, inRun, begin := false, false, 0
+	head, inRun, begin, font := false, false, 0, ""
 	w.grid = nil
 	for {
 		k, err := s.Next()
@@ -463,7 +464,11 @@ func (w *walker) read(b []byte) error {
 			return nil
 		case xmlscan.Text:
 			if inText > 0 && w.text.Len() < 4<<20 {
-				w.text.Write(s.Text())
+				if font == "" {
+					w.text.Write(s.Text())
+				} else {
+					w.text.WriteString(symbols.Text(font, string(s.Text())))
+				}
 			}
 		case xmlscan.Start:
 			switch string(s.Name()) {
@@ -543,8 +548,12 @@ func (w *walker) read(b []byte) error {
 			case "txBody":
 				w.counts = [9]count{}
 			case "r":
-				w.uri = ""
+				w.uri, font = "", ""
 				inRun = true
+			case "sym", "latin":
+				if f := s.Attr("typeface"); inRun && symbols.Has(f) {
+					font = f
+				}
 			case "hlinkClick":
 				if inRun && w.href != nil && !w.notes && !w.diagram {
 					w.uri = w.href(s.RelID())
@@ -568,7 +577,7 @@ func (w *walker) read(b []byte) error {
 			case "grpSpPr":
 				inGroupProps = false
 			case "r":
-				inRun = false
+				inRun, font = false, ""
 			case "t":
 				inText = max(0, inText-1)
 				if w.uri != "" && w.text.Len() > begin {
