@@ -187,11 +187,11 @@ const (
 )
 
 func damaged(ctx context.Context, read int, err error) sheaf.Warning {
-	return sheaf.Warning{Code: "archive_damaged", Message: fmt.Sprintf("The archive could not be read to its end; what comes after its %d. file is missing. %s", read, sheaf.AsFailure(asFailure(ctx, err), "").Message)}
+	return sheaf.Warning{Code: "archive_damaged", Message: fmt.Sprintf("The archive could not be read to its end; what comes after file %d is missing. %s", read, sheaf.AsFailure(asFailure(ctx, err), "").Message)}
 }
 
 func (d *document) tooMany(dropped int) sheaf.Warning {
-	return sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("%d files were left out: the first %d of an archive are read. Split it.", dropped, d.limits.Files)}
+	return sheaf.Warning{Code: "members_dropped", Message: fmt.Sprintf("Files after the first %d (%d of them) were left out. Split the archive.", d.limits.Files, dropped)}
 }
 
 func noFiles() error {

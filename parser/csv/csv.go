@@ -335,10 +335,10 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		width = len(header)
 	}
 	if ragged > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "ragged_rows", Message: fmt.Sprintf("%d rows have another number of fields than the first; missing fields were read as empty.", ragged)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "ragged_rows", Message: fmt.Sprintf("Rows with another number of fields than the first (%d): missing fields were read as empty.", ragged)})
 	}
 	if clipped > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "rows_clipped", Message: fmt.Sprintf("%d rows are longer than %d MB or %d fields and were cut there.", clipped, maxRecordBytes>>20, maxFields)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "rows_clipped", Message: fmt.Sprintf("Rows of more than %d MB or %d fields (%d) were cut there.", maxRecordBytes>>20, maxFields, clipped)})
 	}
 	if shards != nil {
 		if err := shards.Close([]string{packed}); err != nil {

@@ -24,7 +24,7 @@ import (
 	"sheaf/parser/internal/links"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
-	"sheaf/parser/internal/symbols"
+	"sheaf/parser/internal/shown"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
@@ -139,7 +139,7 @@ func read(ctx context.Context, z *zipfile.Archive, main string, files *embedded.
 		}
 	}
 	if r.bare > 0 {
-		r.warn("images_ignored", strconv.Itoa(r.bare)+" pictures have no description, so search does not find them by what they show; describe them in Word (alternative text), or set ocr_pictures where they hold text.")
+		r.warn("images_ignored", fmt.Sprintf("Pictures without a description (%d) are not found by what they show; describe them in Word (alternative text), or set ocr_pictures where they hold text.", r.bare))
 	}
 	for _, rel := range rels {
 		if rel.Type != "comments" {
@@ -151,7 +151,7 @@ func read(ctx context.Context, z *zipfile.Archive, main string, files *embedded.
 	}
 	r.warnings = append(r.warnings, files.Warnings()...)
 	if r.included > 0 {
-		r.warn(embedded.Ignored, "The document includes other files, of which "+strconv.Itoa(r.included)+" could not be read; upload them as well.")
+		r.warn(embedded.Ignored, fmt.Sprintf("Files that the document includes (%d) could not be read; upload them as well.", r.included))
 	}
 	return &whole.Content{Blocks: r.out, Metadata: z.Properties(), Warnings: r.warnings}, nil
 }
@@ -445,7 +445,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 					if font == "" {
 						p.text.Write(s.Text())
 					} else {
-						p.text.WriteString(symbols.Text(font, string(s.Text())))
+						p.text.WriteString(shown.Text(font, string(s.Text())))
 					}
 				}
 			}
@@ -534,7 +534,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				vanish, font = false, ""
 			case "rFonts":
 				if run > 0 && props > 0 {
-					if f := cmp.Or(s.Attr("ascii"), s.Attr("hAnsi")); symbols.Has(f) {
+					if f := cmp.Or(s.Attr("ascii"), s.Attr("hAnsi")); shown.HasSymbols(f) {
 						font = f
 					}
 				}

@@ -100,7 +100,7 @@ func TestIncludedFilesAreRead(t *testing.T) {
 	if want := []string{"Before", "Harvest", "Café in the orchard", "Wide", "Grüße", "Between", "Rich text", "First line", "Second"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if w := plan.Warnings; len(w) != 2 || w[0].Code != "embedded_ignored" || !strings.Contains(w[0].Message, "e.docx") || w[1].Code != "embedded_ignored" || !strings.Contains(w[1].Message, "of which 2") {
+	if w := plan.Warnings; len(w) != 2 || w[0].Code != "embedded_ignored" || !strings.Contains(w[0].Message, "e.docx") || w[1].Code != "embedded_ignored" || !strings.Contains(w[1].Message, "includes (2)") {
 		t.Errorf("warnings %+v", plan.Warnings)
 	}
 }

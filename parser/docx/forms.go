@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"unicode"
 
-	"sheaf/parser/internal/symbols"
+	"sheaf/parser/internal/shown"
 )
 
 // symbol is the text of a character that is given by its code in a font.
@@ -14,7 +14,7 @@ func symbol(font, code string) string {
 		return ""
 	}
 	r := rune(n)
-	if s, ok := symbols.Of(font, r); ok {
+	if s, ok := shown.Symbol(font, r); ok {
 		return string(s)
 	}
 	if r >= 0xE000 && r <= 0xF8FF || !unicode.IsPrint(r) {

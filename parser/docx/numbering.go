@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"sheaf/parser/internal/numeral"
+	"sheaf/parser/internal/shown"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
 )
@@ -224,7 +224,7 @@ func (n *numbering) label(id string, at int, style string, fallback int) string 
 		return ""
 	}
 	var b strings.Builder
-	shown := false
+	counted := false
 	for text := here.text; text != ""; {
 		if text[0] == '%' && len(text) > 1 && text[1] >= '1' && text[1] <= '9' {
 			i := int(text[1] - '1')
@@ -235,15 +235,15 @@ func (n *numbering) label(id string, at int, style string, fallback int) string 
 			if here.legal && format != "none" {
 				format = "decimal"
 			}
-			b.WriteString(numeral.Format(format, count))
-			text, shown = text[2:], true
+			b.WriteString(shown.Number(format, count))
+			text, counted = text[2:], true
 			continue
 		}
 		b.WriteByte(text[0])
 		text = text[1:]
 	}
 	label := strings.Join(strings.Fields(b.String()), " ")
-	if !shown || !strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
+	if !counted || !strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
 		return ""
 	}
 	return label

@@ -173,10 +173,10 @@ func (d *document) collect() {
 		d.warn("message_encrypted", "The message, or a part of it, is encrypted and was not read; save it decrypted and upload that.")
 	}
 	if images > 0 {
-		d.warn("images_ignored", fmt.Sprintf("%d pictures in the message were not read; set ocr_pictures where they hold text.", images))
+		d.warn("images_ignored", fmt.Sprintf("Pictures in the message (%d) were not read; set ocr_pictures where they hold text.", images))
 	}
 	if dropped > 0 {
-		d.warn("attachments_dropped", fmt.Sprintf("%d attachments were left out: a message may have %d of them with %d MB together. Save them and upload them one by one.", dropped, maxParts, maxTotalBytes>>20))
+		d.warn("attachments_dropped", fmt.Sprintf("Attachments (%d) were left out: a message may have %d of them with %d MB together. Save them and upload them one by one.", dropped, maxParts, maxTotalBytes>>20))
 	}
 }
 

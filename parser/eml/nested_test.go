@@ -116,7 +116,7 @@ func TestAttachmentsAreBounded(t *testing.T) {
 		t.Fatal(plan, err)
 	}
 	if !slices.ContainsFunc(plan.Warnings, func(w sheaf.Warning) bool {
-		return w.Code == "attachments_dropped" && strings.HasPrefix(w.Message, "5 ")
+		return w.Code == "attachments_dropped" && strings.HasPrefix(w.Message, "Attachments (5) ")
 	}) {
 		t.Error(plan.Warnings)
 	}

@@ -874,7 +874,7 @@ func (s *sheet) result() sheaf.UnitResult {
 		u.Message = "The page is a picture or a drawing without a text layer; install tesseract where the executors run and retry, or upload a copy with text."
 	}
 	if s.hidden > 0 {
-		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "text_off_page", Page: s.number, Message: fmt.Sprintf("%d words lie outside of the visible page and were left out.", s.hidden)})
+		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "text_off_page", Page: s.number, Message: fmt.Sprintf("Words outside of the visible page (%d) were left out.", s.hidden)})
 	}
 	if s.truncated {
 		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "page_truncated", Page: s.number, Message: "The page holds more characters or drawings than are read; its end is missing."})

@@ -228,7 +228,7 @@ func TestFiguresThatAreNotReadAreNamed(t *testing.T) {
 	if err := d.(*document).readFigures(t.Context(), &us[0], 0); err != nil {
 		t.Fatal(err)
 	}
-	if w := us[0].Warnings; len(w) != 2 || !strings.Contains(w[1].Message, "1 picture") {
+	if w := us[0].Warnings; len(w) != 2 || !strings.Contains(w[1].Message, "(1)") {
 		t.Errorf("%+v", w)
 	}
 }

@@ -272,7 +272,7 @@ func (d *document) units(ctx context.Context, r sheaf.Range, emit func(*sheaf.Un
 			}
 			if s.number == r.To && on > 0 {
 				u.Warnings = append(u.Warnings, sheaf.Warning{Code: "running_lines_removed", Page: r.From,
-					Message: fmt.Sprintf("%d running headers and footers on %d of pages %d to %d were left out.", dropped, on, r.From, r.To)})
+					Message: fmt.Sprintf("Running headers and footers (%d) on %d of pages %d to %d were left out.", dropped, on, r.From, r.To)})
 			}
 			if err := emit(&u); err != nil {
 				return err

@@ -379,7 +379,7 @@ func TestRunningLinesAreRemovedAndBodyTextIsNot(t *testing.T) {
 			t.Errorf("page %d: %s", u.Unit, got)
 		}
 	}
-	if w := us[5].Warnings; len(w) != 1 || w[0].Code != "running_lines_removed" || !strings.HasPrefix(w[0].Message, "12 ") {
+	if w := us[5].Warnings; len(w) != 1 || w[0].Code != "running_lines_removed" || !strings.HasPrefix(w[0].Message, "Running headers and footers (12) ") {
 		t.Errorf("warnings: %+v", w)
 	}
 	if r := us[1].Running; len(r) != 2 || r[0] != "Chapter on Repetition" || r[1] != "2" {

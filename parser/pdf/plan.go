@@ -86,8 +86,8 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if err == nil && len(in.fingerprints) == d.pages {
 		p.Fingerprints, p.Outline, p.Beside = in.fingerprints, in.outline, in.beside
 		if in.clipped+in.cut > 0 {
-			warn("form_clipped", "Of the form %s: up to %d KB of a value, %d KB of a page and %d KB of a document are read.",
-				clean.Counts(in.clipped, "values were left out", in.cut, "values were cut"), maxMetaBytes/1000, maxBesideBytes/1000, maxBesideTotal/1000)
+			warn("form_clipped", "%s: up to %d KB of a value, %d KB of a page and %d KB of a document are read.",
+				clean.Counts(in.clipped, "values of the form that were left out", in.cut, "values that were cut"), maxMetaBytes/1000, maxBesideBytes/1000, maxBesideTotal/1000)
 		}
 		if in.xfa {
 			warn("form_unread", "The document is an XFA form, whose pages Adobe's programs make when they open it; print it to a PDF and upload that.")

@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"sheaf/parser/internal/symbols"
+	"sheaf/parser/internal/shown"
 	"sheaf/parser/pdf/engine"
 )
 
@@ -208,7 +208,7 @@ func (a *assembler) words(p *engine.Page) *wordPage {
 		} else if r == 0xF0B7 {
 			text = append(text, "•"...) // the bullet of the Symbol font
 		} else if r >= 0xF700 && r <= 0xF8FF {
-			text = utf8.AppendRune(text, symbols.Adobe(r))
+			text = utf8.AppendRune(text, shown.Adobe(r))
 		} else {
 			text = utf8.AppendRune(text, r)
 		}

@@ -24,10 +24,9 @@ import (
 	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/links"
-	"sheaf/parser/internal/numeral"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
-	"sheaf/parser/internal/symbols"
+	"sheaf/parser/internal/shown"
 	"sheaf/parser/internal/whole"
 	"sheaf/parser/internal/xmlscan"
 	"sheaf/parser/internal/zipfile"
@@ -192,13 +191,13 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	}
 	if d.charts+d.images > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.charts, "charts without figures", d.images, "pictures without description") + " were not read; set ocr_pictures where they hold text."})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.charts, "charts without figures", d.images, "pictures without a description") + " were not read; set ocr_pictures where they hold text."})
 	}
 	if d.repeated > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "slides_repeated", Message: fmt.Sprintf("The deck lists slides again and again; each was read %d times at most, and %d were left out.", maxRepeats, d.repeated)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "slides_repeated", Message: fmt.Sprintf("The deck lists slides again and again; each was read %d times at most, and the rest (%d) left out.", maxRepeats, d.repeated)})
 	}
 	if d.hidden > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("%d slides are hidden in the show; they were read like the others.", d.hidden)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("Slides that are hidden in the show (%d) were read like the others.", d.hidden)})
 	}
 	return p, nil
 }
@@ -467,7 +466,7 @@ func (w *walker) read(b []byte) error {
 				if font == "" {
 					w.text.Write(s.Text())
 				} else {
-					w.text.WriteString(symbols.Text(font, string(s.Text())))
+					w.text.WriteString(shown.Text(font, string(s.Text())))
 				}
 			}
 		case xmlscan.Start:
@@ -551,7 +550,7 @@ func (w *walker) read(b []byte) error {
 				w.uri, font = "", ""
 				inRun = true
 			case "sym", "latin":
-				if f := s.Attr("typeface"); inRun && symbols.Has(f) {
+				if f := s.Attr("typeface"); inRun && shown.HasSymbols(f) {
 					font = f
 				}
 			case "hlinkClick":
@@ -707,7 +706,7 @@ func (w *walker) number() string {
 			format = f.format
 		}
 	}
-	text := numeral.Format(format, c.n)
+	text := shown.Number(format, c.n)
 	switch {
 	case strings.HasSuffix(w.auto, "Period"):
 		return text + "."

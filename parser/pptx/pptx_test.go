@@ -46,7 +46,7 @@ func TestChartsAreReadByTheirFigures(t *testing.T) {
 	if got := units[0].Blocks[0].Table; got.Columns[1] != "Tons" || got.Rows[0][0] != "Quince" || got.Rows[0][1] != "12" {
 		t.Errorf("%+v", got)
 	}
-	if len(plan.Warnings) != 1 || !strings.HasPrefix(plan.Warnings[0].Message, "1 charts without figures") {
+	if len(plan.Warnings) != 1 || !strings.HasPrefix(plan.Warnings[0].Message, "Charts without figures (1) ") {
 		t.Errorf("%+v", plan.Warnings)
 	}
 }

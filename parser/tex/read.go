@@ -12,7 +12,7 @@ import (
 	"sheaf"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
-	"sheaf/parser/internal/numeral"
+	"sheaf/parser/internal/shown"
 )
 
 // Commands by treatment. For commands in no list, the name is dropped and the text
@@ -181,10 +181,10 @@ func (r *reader) literal(i int) int {
 func (r *reader) warnings() []sheaf.Warning {
 	var out []sheaf.Warning
 	if r.included > 0 {
-		out = append(out, sheaf.Warning{Code: "inputs_ignored", Message: fmt.Sprintf("The source includes %d other files, which were not followed; upload them as well.", r.included)})
+		out = append(out, sheaf.Warning{Code: "inputs_ignored", Message: fmt.Sprintf("Other files that the source includes (%d) were not followed; upload them as well.", r.included)})
 	}
 	if r.images > 0 {
-		out = append(out, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("%d pictures were left out: they are files of their own.", r.images)})
+		out = append(out, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("Pictures (%d) were left out: they are files of their own.", r.images)})
 	}
 	if r.cut {
 		out = append(out, sheaf.Warning{Code: "markup_too_deep", Message: fmt.Sprintf("Commands or environments are nested more than %d deep; what lies deeper was read without structure.", maxDepth)})
@@ -717,13 +717,13 @@ func (r *reader) number() string {
 	}
 	switch n := r.numbered[at]; depth {
 	case 1:
-		return "(" + numeral.Format("lowerLetter", n) + ") "
+		return "(" + shown.Number("lowerLetter", n) + ") "
 	case 2:
-		return numeral.Format("lowerRoman", n) + ". "
+		return shown.Number("lowerRoman", n) + ". "
 	case 3:
-		return numeral.Format("upperLetter", n) + ". "
+		return shown.Number("upperLetter", n) + ". "
 	default:
-		return numeral.Format("decimal", n) + ". "
+		return shown.Number("decimal", n) + ". "
 	}
 }
 

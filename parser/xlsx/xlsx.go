@@ -214,7 +214,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 		return 0, nil, zipfile.Invalid("xlsx", "none of its sheets can be read")
 	}
 	if hidden > 0 {
-		warnings = append(warnings, sheaf.Warning{Code: "hidden_sheets", Message: fmt.Sprintf("%d hidden sheets were not read; unhide them in Excel to have them searched.", hidden)})
+		warnings = append(warnings, sheaf.Warning{Code: "hidden_sheets", Message: fmt.Sprintf("Hidden sheets (%d) were not read; unhide them in Excel to have them searched.", hidden)})
 	}
 	if d.w.besides.damaged {
 		warnings = append(warnings, sheaf.Warning{Code: "notes_damaged", Message: "Some notes or text boxes are missing or could not be read to their end."})

@@ -10,7 +10,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/htmlblocks"
-	"sheaf/parser/internal/numeral"
+	"sheaf/parser/internal/shown"
 )
 
 // Document vocabularies use few names for the same things. Sources: DocBook 5.2,
@@ -239,7 +239,7 @@ func (r *reader) list(n *node, level, list int) {
 		case items[c.name] || c.elements() == 0 || c.mixed():
 			label := ""
 			if number++; format != "" && !slices.ContainsFunc(c.children, func(l *node) bool { return l.name == "label" }) {
-				label = numeral.Format(format, number) + ". "
+				label = shown.Number(format, number) + ". "
 			}
 			r.item(c, label, level, list)
 		default:
@@ -248,7 +248,7 @@ func (r *reader) list(n *node, level, list int) {
 	}
 }
 
-// numberFormats maps how DocBook and JATS number lists to formats of package numeral.
+// numberFormats maps how DocBook and JATS number lists to formats of package shown.
 var numberFormats = map[string]string{
 	"arabic": "decimal", "loweralpha": "lowerLetter", "upperalpha": "upperLetter", "lowerroman": "lowerRoman", "upperroman": "upperRoman",
 	"order": "decimal", "ordered": "decimal", "alpha-lower": "lowerLetter", "alpha-upper": "upperLetter", "roman-lower": "lowerRoman", "roman-upper": "upperRoman",

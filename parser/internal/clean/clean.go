@@ -117,14 +117,21 @@ func Readable(s string) bool {
 	return false
 }
 
-// Counts writes two counts for a message, and only one if the other is 0.
+// Counts writes two counts at the begin of a sentence, "Charts (1) and pictures (2)",
+// and only one if the other is 0.
 func Counts(n int, of string, m int, more string) string {
-	first, second := fmt.Sprintf("%d %s", n, of), fmt.Sprintf("%d %s", m, more)
-	switch {
-	case m == 0:
-		return first
-	case n == 0:
-		return second
+	text := ""
+	for _, c := range []struct {
+		n  int
+		of string
+	}{{n, of}, {m, more}} {
+		switch {
+		case c.n == 0:
+		case text == "":
+			text = fmt.Sprintf("%s%s (%d)", strings.ToUpper(c.of[:1]), c.of[1:], c.n)
+		default:
+			text += fmt.Sprintf(" and %s (%d)", c.of, c.n)
+		}
 	}
-	return first + " and " + second
+	return text
 }

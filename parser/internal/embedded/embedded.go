@@ -134,7 +134,7 @@ const Ignored = "embedded_ignored"
 func (r *Reader) Warnings() []sheaf.Warning {
 	out := r.warnings
 	if r.dropped > 0 {
-		out = append(out, sheaf.Warning{Code: Ignored, Message: fmt.Sprintf("The document holds more files than are read: %d were left out. Upload them by themselves.", r.dropped)})
+		out = append(out, sheaf.Warning{Code: Ignored, Message: fmt.Sprintf("More embedded files than are read (%d) were left out; upload them by themselves.", r.dropped)})
 	}
 	r.warnings, r.dropped = nil, 0
 	return out

@@ -20,7 +20,7 @@ import (
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/grid"
 	"sheaf/parser/internal/links"
-	"sheaf/parser/internal/numeral"
+	"sheaf/parser/internal/shown"
 )
 
 // Result is the content of a page.
@@ -151,7 +151,7 @@ func orderOf(n *html.Node) *order {
 
 const maxNumber = 1 << 30
 
-// numberFormats maps the type of a list to a format of package numeral.
+// numberFormats maps the type of a list to a format of package shown.
 var numberFormats = map[string]string{"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 
 // next returns what is shown before an item, "" for nothing.
@@ -162,7 +162,7 @@ func (o *order) next(item *html.Node) string {
 	if v, err := strconv.Atoi(strings.TrimSpace(attr(item, "value"))); err == nil && v > -maxNumber && v < maxNumber {
 		o.number = v
 	}
-	label := numeral.Format(o.format, o.number) + "."
+	label := shown.Number(o.format, o.number) + "."
 	o.number += o.step
 	return label
 }

@@ -220,7 +220,7 @@ func Missing(unit int, f *sheaf.Failure) sheaf.Warning {
 
 // Unread is the warning of a unit of which n pictures were not read.
 func Unread(unit, n int) sheaf.Warning {
-	return sheaf.Warning{Code: "pictures_unread", Page: unit, Message: fmt.Sprintf("The text in %d pictures was not read: they are damaged, or reading all of them takes too long.", n)}
+	return sheaf.Warning{Code: "pictures_unread", Page: unit, Message: fmt.Sprintf("Pictures whose text was not read (%d) are damaged, or reading all of them takes too long.", n)}
 }
 
 // read returns the text in one picture, "" for none.

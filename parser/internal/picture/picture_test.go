@@ -143,9 +143,9 @@ func TestReadingPicturesIsBounded(t *testing.T) {
 		parts   []string
 		warning string
 	}{
-		"no time left":    {"false", 0, []string{"a.png", "c.png"}, "in 2 pictures was not read"},
-		"damaged":         {"false", 1, []string{"b.png"}, "in 1 pictures was not read"},
-		"program fails":   {"false", 1, []string{"a.png"}, "in 1 pictures was not read"},
+		"no time left":    {"false", 0, []string{"a.png", "c.png"}, "not read (2)"},
+		"damaged":         {"false", 1, []string{"b.png"}, "not read (1)"},
+		"program fails":   {"false", 1, []string{"a.png"}, "not read (1)"},
 		"program missing": {"/no/such/tesseract", 1, []string{"a.png", "b.png"}, "install"},
 		"ornament":        {"false", 1, []string{"c.png"}, ""},
 		"no pictures":     {"false", 1, nil, ""},

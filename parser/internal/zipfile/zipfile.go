@@ -354,6 +354,11 @@ func (a *Archive) Properties() map[string]string {
 		ReadFields(r, keys, out)
 		_ = r.Close() // it was only read
 	}
+	for _, key := range []string{"created", "modified"} {
+		if strings.HasPrefix(out[key], "1601-") { // the begin of Windows' calendar: not set
+			delete(out, key)
+		}
+	}
 	return out
 }
 

@@ -1,8 +1,8 @@
-package numeral
+package shown
 
 import "testing"
 
-func TestFormat(t *testing.T) {
+func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		format string
 		n      int
@@ -18,7 +18,7 @@ func TestFormat(t *testing.T) {
 		{"chineseCountingThousand", 103, "一百零三"}, {"chineseCountingThousand", 110, "一百一十"}, {"chineseCountingThousand", 2001, "二千零一"}, {"japaneseCounting", 0, "0"},
 		{"ideographTraditional", 2, "乙"}, {"ideographTraditional", 11, "11"}, {"russianLower", 3, "в"}, {"russianUpper", 3, "В"}, {"russianLower", 90, "90"},
 	} {
-		if got := Format(c.format, c.n); got != c.want {
+		if got := Number(c.format, c.n); got != c.want {
 			t.Errorf("%s %d: %q, want %q", c.format, c.n, got, c.want)
 		}
 	}

@@ -1,10 +1,10 @@
-// Package symbols turns characters that only a certain font shows into characters that
-// every reader and search knows: Greek letters and signs of the font Symbol, ticks and
-// boxes of Wingdings, and the small capitals that Adobe's fonts keep in the private use
-// area of Unicode.
-package symbols
+package shown
 
 import "strings"
+
+// Greek letters and signs, ticks and boxes have codes of their own in some fonts, and
+// Adobe's fonts keep small capitals in the private use area of Unicode: here they become
+// characters that every reader and search knows.
 
 // symbol is the encoding of the font Symbol from 0x20 (PDF 32000-1, annex D.5); a space
 // is a character without an equivalent.
@@ -21,8 +21,8 @@ var wingdings = map[rune]rune{
 
 var wingdings2 = map[rune]rune{0x4F: '✗', 0x50: '✓', 0x51: '☒', 0x52: '☑', 0x53: '☒', 0x54: '☒', 0x97: '●', 0xA2: '■', 0xA3: '☐', 0xAE: '◆'}
 
-// Has reports whether a font is one of these.
-func Has(font string) bool {
+// HasSymbols reports whether Symbol knows a font.
+func HasSymbols(font string) bool {
 	switch strings.ToLower(strings.TrimSpace(font)) {
 	case "symbol", "symbolmt", "wingdings", "wingdings 2":
 		return true
@@ -30,10 +30,10 @@ func Has(font string) bool {
 	return false
 }
 
-// Of returns what the font shows for a code, which may lie in the private use area from
+// Symbol returns what the font shows for a code, which may lie in the private use area from
 // U+F000 as office programs store it. known is false if the font is none of these, or
 // shows nothing that other fonts have.
-func Of(font string, code rune) (r rune, known bool) {
+func Symbol(font string, code rune) (r rune, known bool) {
 	if code >= 0xF000 && code <= 0xF0FF {
 		code -= 0xF000
 	}
@@ -65,7 +65,7 @@ func Text(font, text string) string {
 	}
 	return strings.Map(func(r rune) rune {
 		if private(r) {
-			if s, ok := Of(font, r); ok {
+			if s, ok := Symbol(font, r); ok {
 				return s
 			}
 		}

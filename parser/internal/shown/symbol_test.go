@@ -1,8 +1,8 @@
-package symbols
+package shown
 
 import "testing"
 
-func TestOf(t *testing.T) {
+func TestSymbol(t *testing.T) {
 	for _, c := range []struct {
 		font string
 		code rune
@@ -13,7 +13,7 @@ func TestOf(t *testing.T) {
 		{"Symbol", 0xF060, 0}, {"Symbol", 0xF090, 0}, {"Symbol", 0x263A, 0}, {"Symbol", 3, 0},
 		{"Wingdings", 0xF0FE, '☑'}, {"Wingdings", 0xF0A8, '☐'}, {"Wingdings", 0xF083, '③'}, {"Wingdings", 0xF095, '❿'}, {"Wingdings", 0xF041, 0}, {"Wingdings 2", 0xF052, '☑'}, {"Webdings", 0xF061, 0}, {"", 0xF06D, 0},
 	} {
-		if r, known := Of(c.font, c.code); known != (c.want != 0) || known && r != c.want {
+		if r, known := Symbol(c.font, c.code); known != (c.want != 0) || known && r != c.want {
 			t.Errorf("%s %X: %c, %v; want %c", c.font, c.code, r, known, c.want)
 		}
 	}

@@ -1,6 +1,7 @@
-// Package numeral writes the numbers of list items and headings as documents show
-// them, for the formats that store a list and not its numbers.
-package numeral
+// Package shown writes what a document shows and its file only describes: the numbers
+// of lists and headings, and characters that only a certain font has. Formats use it
+// where they make text.
+package shown
 
 import (
 	"strconv"
@@ -8,10 +9,10 @@ import (
 	"unicode"
 )
 
-// Format writes n in a number format of ISO/IEC 29500-1, 17.18.59. It is "" for none
+// Number writes n in a number format of ISO/IEC 29500-1, 17.18.59. It is "" for none
 // and for bullets; a format that is not known is decimal, as are numbers that a format
 // cannot express.
-func Format(format string, n int) string {
+func Number(format string, n int) string {
 	switch format {
 	case "none", "bullet":
 		return ""
