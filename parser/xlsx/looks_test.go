@@ -425,6 +425,20 @@ func TestADefinedTableNamesItsColumns(t *testing.T) {
 	}
 }
 
+// Programs that write workbooks leave the results of formulas to Excel.
+func TestFormulasWithoutAResultAreNamed(t *testing.T) {
+	content := formattest.Zip(
+		"xl/_rels/workbook.xml.rels", `<Relationships><Relationship Id="a" Type="x/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="b" Type="x/worksheet" Target="worksheets/sheet2.xml"/></Relationships>`,
+		"xl/workbook.xml", `<workbook><sheets><sheet name="One" r:id="a"/><sheet name="Two" r:id="b"/></sheets></workbook>`,
+		"xl/worksheets/sheet1.xml", `<worksheet><sheetData><row><c r="A1"><v>1</v></c><c r="B1"><f>A1+1</f></c><c r="C1"><f>A1+2</f><v>3</v></c><c r="D1" t="str"><f>""</f><v></v></c><c r="E1"/></row></sheetData></worksheet>`,
+		"xl/worksheets/sheet2.xml", `<worksheet><sheetData><row><c r="A1"><v>1</v></c><c r="B1"><f t="shared" si="0"/><v/></c></row></sheetData></worksheet>`,
+	)
+	plan, _, err := formattest.Read(t, New(), content, options, rows.New())
+	if err != nil || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "formulas_uncalculated" || !strings.Contains(plan.Warnings[0].Message, "(2)") {
+		t.Errorf("%v %+v", err, plan)
+	}
+}
+
 func TestALargeWorkbookIsStreamed(t *testing.T) {
 	for last, want := range map[int]bool{lookRowsMost: true, lookRowsMost + 1: false} {
 		content := formattest.Zip(

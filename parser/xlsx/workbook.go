@@ -78,6 +78,8 @@ type workbook struct {
 	moderate bool // see isModerate
 
 	besides besides
+
+	unsolved map[string]int // formulas without a stored result, by part of the sheet
 }
 
 // stringTable holds the shared strings in one block: a million small strings would
@@ -466,6 +468,10 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		return err
 	}
 	defer p.Close()
+	if w.unsolved == nil {
+		w.unsolved = map[string]int{}
+	}
+	w.unsolved[sh.part] = 0
 	var (
 		s       = xmlscan.New(p)
 		row     []string
@@ -476,6 +482,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		kind    byte
 		value   []byte
 		in      bool // inside a value's text
+		formula bool // the cell has one
 		inData  bool
 		held    [][]string // rows waiting for the merged cells, nil once abandoned
 		numbers []int
@@ -540,7 +547,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 				if col = column(s.AttrBytes("r")); col < 0 {
 					col = next
 				}
-				kind, value = 'n', value[:0]
+				kind, value, formula = 'n', value[:0], false
 				if t := s.AttrBytes("t"); len(t) > 0 {
 					switch string(t) {
 					case "inlineStr":
@@ -555,6 +562,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 			case "v", "t":
 				in = inData
 			case "rPh", "f":
+				formula = formula || inData && s.Name()[0] == 'f'
 				if err := s.Skip(); err != nil {
 					return damaged(sh.part, err)
 				}
@@ -577,6 +585,9 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 				}
 				mixed = mixed || col < len(row)
 				next = col + 1
+				if formula && len(value) == 0 && kind == 'n' {
+					w.unsolved[sh.part]++
+				}
 				if text := w.show(kind, value, style); text != "" {
 					text = clean.Clip(text, maxCellBytes)
 					bytes += len(text)

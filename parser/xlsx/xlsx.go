@@ -222,6 +222,13 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 	if d.w.besides.clipped {
 		warnings = append(warnings, sheaf.Warning{Code: "notes_clipped", Message: fmt.Sprintf("The workbook has more than %d notes and text boxes, or %d MB of them; the rest was not read.", maxBesideRows, maxBesideBytes>>20)})
 	}
+	unsolved := 0
+	for _, n := range d.w.unsolved {
+		unsolved += n
+	}
+	if unsolved > 0 {
+		warnings = append(warnings, sheaf.Warning{Code: "formulas_uncalculated", Message: fmt.Sprintf("Formulas whose results the file does not hold (%d) were read as empty; open the workbook in Excel, save it, and upload that.", unsolved)})
+	}
 	if n := d.w.besides.embedded; n > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "embedded_ignored", Message: fmt.Sprintf("The files that the workbook holds (%d) were not read; save and upload them.", n)})
 	}
