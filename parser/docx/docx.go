@@ -59,7 +59,7 @@ func (format) Types() []parser.FileType {
 		Families: []sheaf.FileFamily{sheaf.FamilyDocument}, Unit: sheaf.UnitFile,
 	}}
 }
-func (format) Options() []string { return []string{"ocr_pictures"} }
+func (format) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
 
 // Open implements parser.Format.
 func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
@@ -287,13 +287,17 @@ type paragraph struct {
 // anchor is the begin of a link in a paragraph's text: an element, or a field, whose
 // address and text follow.
 type anchor struct {
-	field bool
-	from  int // -1 while the field's text has not begun
-	uri   string
+	field       bool
+	from        int // -1 while the field's text has not begun
+	uri         string
+	instruction string // of the field, which Word cuts anywhere
 }
 
-// maxAnchors limits links inside links, which only a hostile file has.
-const maxAnchors = 32
+// Limits that only hostile files reach: links inside links, and bytes of an instruction.
+const (
+	maxAnchors     = 32
+	maxInstruction = 8 << 10
+)
 
 func (p *paragraph) begin(a anchor) {
 	if len(p.open) < maxAnchors {
@@ -436,8 +440,8 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 		case xmlscan.Text:
 			if instruction {
 				if p := r.para(); p != nil {
-					if a := p.last(true); a != nil && a.from < 0 && a.uri == "" {
-						a.uri = target(string(s.Text()))
+					if a := p.last(true); a != nil && a.from < 0 && len(a.instruction) < maxInstruction {
+						a.instruction += string(s.Text())
 					}
 				}
 			} else if inText > 0 && deleted == 0 && !vanish {
@@ -473,7 +477,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 						p.begin(anchor{field: true, from: -1})
 					case "separate":
 						if a := p.last(true); a != nil {
-							a.from = p.text.Len()
+							a.from, a.uri = p.text.Len(), target(a.instruction)
 						}
 					case "end":
 						p.end(true)

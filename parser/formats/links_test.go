@@ -20,7 +20,7 @@ func TestLinksAreKept(t *testing.T) {
 	}
 	cell := func(s string) string { return `<w:tc><w:p>` + s + `</w:p></w:tc>` }
 	word := wordFile(rel("a", "https://example.org/form.pdf")+rel("b", "mailto:q@example.org")+`<Relationship Id="c" Type="x/image" Target="media/a.png"/>`, nil,
-		`<w:p>`+run("Fill in ")+`<w:hyperlink r:id="a">`+run("the form")+`</w:hyperlink>`+run(" or ")+`<w:hyperlink w:anchor="x">`+run("see below")+`</w:hyperlink>`+run(", or ")+field(` HYPERLINK "https://example.org/new" \o "tip" `, "apply")+field(` PAGEREF x `, "3")+`</w:p>`,
+		`<w:p>`+run("Fill in ")+`<w:hyperlink r:id="a">`+run("the form")+`</w:hyperlink>`+run(" or ")+`<w:hyperlink w:anchor="x">`+run("see below")+`</w:hyperlink>`+run(", or ")+field(` HYPERLINK "https://exam</w:instrText></w:r><w:r><w:instrText>ple.org/new" \o "tip" `, "apply")+field(` PAGEREF x `, "3")+`</w:p>`,
 		`<w:tbl><w:tblPr><w:tblLook w:firstRow="1"/></w:tblPr><w:tr>`+cell(run("who"))+cell(run("where"))+`</w:tr><w:tr>`+cell(run("Ann"))+cell(`<w:hyperlink r:id="b">`+run("mail")+`</w:hyperlink>`)+`</w:tr></w:tbl>`)
 	link := func(text string) string {
 		return `<a:p><a:r><a:rPr><a:hlinkClick r:id="l"/></a:rPr><a:t>` + text + `</a:t></a:r><a:r><a:t> here</a:t></a:r></a:p>`

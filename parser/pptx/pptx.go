@@ -72,7 +72,7 @@ func (format) Types() []parser.FileType {
 		Families: []sheaf.FileFamily{sheaf.FamilyPresentation}, Unit: sheaf.UnitSlide, Ranges: "24 slides",
 	}}
 }
-func (format) Options() []string { return []string{"ocr_pictures"} }
+func (format) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
 
 // Open implements parser.Format.
 func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
@@ -675,10 +675,11 @@ func (w *walker) paragraph() {
 	s.text = append(s.text, b)
 }
 
-// count is the number of the last paragraph on a level.
+// count is the number of the last paragraph on a level, in a list that is numbered the
+// same way from the same start.
 type count struct {
-	auto string
-	n    int
+	auto     string
+	start, n int
 }
 
 // maxStart is the largest number at which a list begins (ISO/IEC 29500-1, 20.1.10.79).
@@ -693,8 +694,8 @@ func (w *walker) number() string {
 		*c = count{}
 		return ""
 	}
-	if c.auto != w.auto {
-		*c = count{w.auto, w.start - 1}
+	if c.auto != w.auto || c.start != w.start {
+		*c = count{w.auto, w.start, w.start - 1}
 	}
 	c.n++
 	format := "decimal"
