@@ -2,6 +2,7 @@ package parser
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"io"
 	"path"
@@ -197,7 +198,11 @@ func (r *Registry) sniffZip(src io.ReaderAt, size int64, head []byte, hinted Fil
 				return t.MediaType
 			}
 		}
+		if mt := mediaTypeIn(body); mt != "" {
+			return mt // a drawing, say: a document of a kind that no format reads
+		}
 	}
+	foreign := ""
 	for at := 0; ; at += 4 {
 		i := bytes.Index(head[at:], []byte("PK\x03\x04"))
 		if i < 0 {
@@ -208,6 +213,7 @@ func (r *Registry) sniffZip(src io.ReaderAt, size int64, head []byte, hinted Fil
 			if i := r.inside(name, zipEntry); i < len(r.types) {
 				return r.types[i].MediaType
 			}
+			foreign = cmp.Or(foreign, foreignEntries[name])
 		}
 	}
 	tail := make([]byte, min(size, sniffTailBytes))
@@ -224,10 +230,41 @@ func (r *Registry) sniffZip(src io.ReaderAt, size int64, head []byte, hinted Fil
 				if i := r.inside(string(e[46:46+n]), zipEntry); i < len(r.types) {
 					return r.types[i].MediaType
 				}
+				foreign = cmp.Or(foreign, foreignEntries[string(e[46:46+n])])
 			}
 		}
 	}
-	return held(hinted, zipEntry, MediaZIP)
+	return held(hinted, zipEntry, cmp.Or(foreign, MediaZIP))
+}
+
+// foreignEntries are entries of documents that no format reads. Taken for archives,
+// they would become a document for each of their parts.
+var foreignEntries = map[string]string{
+	"Index/Document.iwa": "application/vnd.apple.iwork", "Index.zip": "application/vnd.apple.iwork", "index.apxl": "application/vnd.apple.keynote",
+	"visio/document.xml": "application/vnd.ms-visio.drawing.main+xml",
+	"FixedDocSeq.fdseq":  "application/oxps", "FixedDocumentSequence.fdseq": "application/oxps",
+}
+
+// maxMediaType is how long a media type can be (RFC 6838, 4.2).
+const maxMediaType = 255
+
+// mediaTypeIn returns the media type that the content of a container's first entry
+// begins with, "" for none.
+func mediaTypeIn(body []byte) string {
+	slash := false
+	for i, c := range body[:min(len(body), maxMediaType)] {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '+', c == '-':
+			continue
+		case c == '/' && !slash && i > 0:
+			slash = true
+			continue
+		case slash && body[i-1] != '/':
+			return string(body[:i])
+		}
+		return ""
+	}
+	return ""
 }
 
 // zipLocal reads a local file header (APPNOTE.TXT 4.3.7).
