@@ -304,7 +304,7 @@ func (s *Server) writeImage(w http.ResponseWriter, img []byte, mediaType, etag s
 
 // drawnBy names the parser that renders pages of a media type.
 var drawnBy = map[string]string{
-	parser.MediaPDF: "pdf", "image/png": "image", "image/jpeg": "image", "image/tiff": "image", "image/webp": "image",
+	parser.MediaPDF: "pdf", "image/png": "image", "image/jpeg": "image", "image/tiff": "image", "image/webp": "image", "image/gif": "image", "image/bmp": "image",
 }
 
 func pathOf(r *http.Request) DocumentPath {

@@ -16,7 +16,7 @@ import (
 const imageDPI = 144
 
 // drawn are the media types whose pages /v1 renders.
-var drawn = map[string]bool{"application/pdf": true, "image/png": true, "image/jpeg": true, "image/tiff": true, "image/webp": true}
+var drawn = map[string]bool{"application/pdf": true, "image/png": true, "image/jpeg": true, "image/tiff": true, "image/webp": true, "image/gif": true, "image/bmp": true}
 
 // imageID names the picture of a chunk, or "" if it has none.
 func (d *document) imageID(k *sheaf.Chunk) string {

@@ -1,5 +1,5 @@
-// Package image is the format of pictures of text: PNG, JPEG, TIFF and WebP files,
-// read by OCR, an optional program. A page of a TIFF file is a unit. It runs in the
+// Package image is the format of pictures of text: PNG, JPEG, TIFF, WebP, GIF and BMP
+// files, read by OCR, an optional program. A page of a TIFF file is a unit. It runs in the
 // parser's child process.
 package image
 
@@ -7,12 +7,15 @@ import (
 	"context"
 	"encoding/binary"
 	"image"
-	_ "image/jpeg" // registers JPEG for image.DecodeConfig
-	_ "image/png"  // and PNG
+	_ "image/gif"  // registers GIF for image.DecodeConfig
+	_ "image/jpeg" // JPEG
+	_ "image/png"  // PNG
 	"io"
 	"os"
 	"slices"
 	"strconv"
+
+	_ "golang.org/x/image/bmp" // and BMP
 
 	"sheaf"
 	"sheaf/parser"
@@ -49,8 +52,11 @@ func (format) ID() string     { return "image" }
 func (f format) Version() int { return version + f.cfg.OCR.Digest() }
 func (format) Types() []parser.FileType {
 	like := parser.FileType{Families: []sheaf.FileFamily{sheaf.FamilyImage}, Unit: sheaf.UnitPage, Ranges: "12 pages", Needs: "tesseract"}
-	types := parser.Types(like, "image/png", "image/jpeg", "image/tiff", "image/webp")
-	types[0].Name, types[1].Name, types[2].Name, types[3].Name = "PNG", "JPEG", "TIFF", "WebP"
+	types := parser.Types(like, "image/png", "image/jpeg", "image/tiff", "image/webp", "image/gif", "image/bmp")
+	for i, name := range []string{"PNG", "JPEG", "TIFF", "WebP", "GIF", "BMP"} {
+		types[i].Name = name
+	}
+	types[5].Aliases = []string{"image/x-ms-bmp"}
 	return types
 }
 func (format) Options() []string { return nil }
@@ -77,6 +83,7 @@ type document struct {
 	file    *os.File
 	options parser.Options
 	pages   []size
+	more    bool // the file has more pages than are read
 }
 
 // Open implements parser.Format. It reads the pictures' sizes.
@@ -93,13 +100,13 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	got, _ := file.ReadAt(head, 0) // a short file fails below
 	switch head = head[:got]; {
 	case got >= 8 && (string(head[:4]) == "II*\x00" || string(head[:4]) == "MM\x00*"):
-		d.pages, err = tiffPages(file, n)
+		d.pages, d.more, err = tiffPages(file, n)
 	case got >= 30 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP":
 		d.pages, err = webpSize(head)
 	default:
 		c, _, decodeErr := image.DecodeConfig(io.NewSectionReader(file, 0, n))
 		if decodeErr != nil {
-			return nil, invalid("it is no PNG, JPEG, TIFF or WebP, or is damaged at its start")
+			return nil, invalid("it is no PNG, JPEG, TIFF, WebP, GIF or BMP, or is damaged at its start")
 		}
 		d.pages = []size{{width: c.Width, height: c.Height}}
 	}
@@ -117,30 +124,33 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	return d, nil
 }
 
-// tiffPages walks the directories of a TIFF file (TIFF 6.0, section 2).
-func tiffPages(r io.ReaderAt, n int64) ([]size, error) {
+// tiffPages walks the directories of a TIFF file (TIFF 6.0, section 2). more is set if
+// there are more than maxPages.
+func tiffPages(r io.ReaderAt, n int64) (pages []size, more bool, err error) {
 	head := make([]byte, 8)
 	if _, err := r.ReadAt(head, 0); err != nil {
-		return nil, invalid("it is cut off")
+		return nil, false, invalid("it is cut off")
 	}
 	var order binary.ByteOrder = binary.LittleEndian
 	if head[0] == 'M' {
 		order = binary.BigEndian
 	}
-	var pages []size
 	seen := map[int64]bool{}
-	for at := int64(order.Uint32(head[4:])); at != 0 && len(pages) < maxPages; {
+	for at := int64(order.Uint32(head[4:])); at != 0; {
+		if len(pages) == maxPages {
+			return pages, true, nil
+		}
 		if seen[at] || at+2 > n {
-			return nil, invalid("its list of pages is damaged")
+			return nil, false, invalid("its list of pages is damaged")
 		}
 		seen[at] = true
 		count := make([]byte, 2)
 		if _, err := r.ReadAt(count, at); err != nil {
-			return nil, invalid("its list of pages is damaged")
+			return nil, false, invalid("its list of pages is damaged")
 		}
 		dir := make([]byte, 12*int(order.Uint16(count))+4)
 		if _, err := r.ReadAt(dir, at+2); err != nil {
-			return nil, invalid("its list of pages is damaged")
+			return nil, false, invalid("its list of pages is damaged")
 		}
 		p := size{head: slices.Clone(head)}
 		order.PutUint32(p.head[4:], uint32(at))
@@ -160,9 +170,9 @@ func tiffPages(r io.ReaderAt, n int64) ([]size, error) {
 		at = int64(order.Uint32(dir[len(dir)-4:]))
 	}
 	if len(pages) == 0 {
-		return nil, invalid("it has no pages")
+		return nil, false, invalid("it has no pages")
 	}
-	return pages, nil
+	return pages, false, nil
 }
 
 // webpSize reads the first chunk of a WebP file (RFC 9649).
@@ -185,9 +195,13 @@ func (*document) Close() error { return nil }
 
 // Plan implements parser.Document.
 func (d *document) Plan(context.Context) (*parser.Plan, error) {
-	return &parser.Plan{Unit: sheaf.UnitPage, Units: len(d.pages), RangeSize: 12, Metadata: map[string]string{
+	p := &parser.Plan{Unit: sheaf.UnitPage, Units: len(d.pages), RangeSize: 12, Metadata: map[string]string{
 		"width": strconv.Itoa(d.pages[0].width), "height": strconv.Itoa(d.pages[0].height),
-	}}, nil
+	}}
+	if d.more {
+		p.Warnings = []sheaf.Warning{{Code: "pages_dropped", Message: "The file has more pages than the first " + strconv.Itoa(maxPages) + ", which were read; split it."}}
+	}
+	return p, nil
 }
 
 // Parse implements parser.Document.

@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"image"
+	"image/gif"
 	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/image/bmp"
 
 	"sheaf"
 	"sheaf/parser"
@@ -188,6 +191,51 @@ func TestPagesOfATIFFAreUnits(t *testing.T) {
 		}
 		if !strings.Contains(strings.ToUpper(text), want) || want == "" && u.Status != sheaf.UnitBlank {
 			t.Errorf("page %d: %s %s %q", i+1, u.Status, u.Message, text)
+		}
+	}
+}
+
+func TestOtherPicturesAreRead(t *testing.T) {
+	need(t)
+	var asGIF, asBMP bytes.Buffer
+	if err := errors.Join(gif.Encode(&asGIF, draw("THE TITLE"), nil), bmp.Encode(&asBMP, draw("THE TITLE"))); err != nil {
+		t.Fatal(err)
+	}
+	for mediaType, content := range map[string][]byte{"image/gif": asGIF.Bytes(), "image/bmp": asBMP.Bytes()} {
+		if got := parser.NewRegistry(withTesseract).Sniff(bytes.NewReader(content), int64(len(content)), "a"); got != mediaType {
+			t.Errorf("%s is taken for %s", mediaType, got)
+		}
+		_, units, err := formattest.Read(t, withTesseract, content, parser.Options{Name: "a", MediaType: mediaType}, nil)
+		if err != nil || len(units) != 1 || units[0].Status != sheaf.UnitOCR || !strings.Contains(strings.ToUpper(units[0].Blocks[0].Text), "TITLE") {
+			t.Errorf("%s: %v %+v", mediaType, err, units)
+		}
+	}
+}
+
+// Pages beyond the limit are named.
+func TestPagesBeyondTheLimitAreNamed(t *testing.T) {
+	// Each directory has the two entries of the size.
+	b := []byte("II*\x00\x08\x00\x00\x00")
+	for i := range maxPages + 1 {
+		b = append(b, 2, 0)
+		for _, tag := range []byte{0, 1} {
+			b = append(b, tag, 1, 3, 0, 1, 0, 0, 0, 9, 0, 0, 0)
+		}
+		next := uint32(len(b) + 4)
+		if i == maxPages {
+			next = 0
+		}
+		b = binary.LittleEndian.AppendUint32(b, next)
+	}
+	for last, want := range map[bool]int{true: 0, false: 1} {
+		content := bytes.Clone(b)
+		if last { // the limit itself
+			binary.LittleEndian.PutUint32(content[len(content)-30-4:], 0)
+		}
+		pages, more, err := tiffPages(bytes.NewReader(content), int64(len(content)))
+		plan, planErr := (&document{pages: pages, more: more}).Plan(t.Context())
+		if err = errors.Join(err, planErr); err != nil || len(pages) != maxPages || len(plan.Warnings) != want {
+			t.Errorf("%d pages, more %v, %v", len(pages), more, err)
 		}
 	}
 }

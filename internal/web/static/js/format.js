@@ -94,6 +94,8 @@ export const formats = {
   "image/jpeg": "JPEG",
   "image/tiff": "TIFF",
   "image/webp": "WebP",
+  "image/gif": "GIF",
+  "image/bmp": "BMP",
   "audio/mpeg": "MP3",
   "audio/mp3": "MP3",
   "audio/wav": "WAV",
