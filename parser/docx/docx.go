@@ -735,8 +735,12 @@ func (r *reader) endParagraph() error {
 	if !p.gone && !p.toc { // an empty paragraph is counted, too
 		label = r.numbers.label(p.num, p.at-1, p.by, p.place)
 	}
-	if strings.TrimSpace(raw) != "" && label != "" {
+	switch empty := strings.TrimSpace(raw) == ""; {
+	case label == "":
+	case !empty:
 		raw = label + " " + strings.TrimLeft(raw, " \t")
+	case r.table() != nil: // a column of numbers
+		raw = label
 	}
 	b := sheaf.Block{Kind: sheaf.BlockParagraph, Text: clean.Lines(raw)}
 	if b.Text == "" {

@@ -80,6 +80,22 @@ func TestNumbersAreCounted(t *testing.T) {
 	}
 }
 
+// A column of a table may consist of numbers that Word counts.
+func TestRowsAreNumbered(t *testing.T) {
+	p := func(properties, text string) string {
+		return `<w:tc><w:p><w:pPr>` + properties + `</w:pPr><w:r><w:t>` + text + `</w:t></w:r></w:p></w:tc>`
+	}
+	content := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="n" Type="x/numbering" Target="numbering.xml"/></Relationships>`,
+		"word/numbering.xml", `<w:numbering><w:abstractNum w:abstractNumId="7">`+lvl(0, "decimal", "%1", "")+`</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num></w:numbering>`,
+		"word/document.xml", `<w:document><w:body><w:tbl><w:tr>`+p(in(1, 0), "")+p("", "quince")+`</w:tr><w:tr>`+p(in(1, 0), "")+p("", "medlar")+`</w:tr></w:tbl></w:body></w:document>`)
+	_, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), content, options, nil)
+	if err != nil || len(units[0].Blocks) != 1 || fmt.Sprint(units[0].Blocks[0].Table.Rows) != "[[1 quince] [2 medlar]]" {
+		t.Errorf("%v %+v", err, units)
+	}
+}
+
 func FuzzNumbering(f *testing.F) {
 	f.Add(`<w:abstractNum w:abstractNumId="7">`+lvl(0, "decimal", "%1.", "")+lvl(1, "upperRoman", "%1.%2", "")+`</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>`, uint64(0x0123))
 	f.Fuzz(func(t *testing.T, definitions string, levels uint64) {
