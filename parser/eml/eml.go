@@ -138,9 +138,20 @@ func (d *document) header(name string) string {
 
 // collect makes the body and lists the attachments, in the order of the message.
 func (d *document) collect() {
-	images, dropped := 0, 0
+	images, dropped, wraps := 0, 0, 0
 	calendars := map[uint64]bool{} // an invitation is often there twice
-	attach := func(p *enmime.Part) {
+	var inner []sheaf.Block        // the text in a winmail.dat
+	var attach func(p *enmime.Part)
+	attach = func(p *enmime.Part) {
+		if w, ok := unwrap(p.Content, wraps); ok {
+			inner = append(inner, w.blocks()...)
+			wraps++
+			for _, f := range w.files {
+				attach(f)
+			}
+			wraps--
+			return
+		}
 		if isCalendar(p) {
 			h := xxhash.Sum64(p.Content)
 			if calendars[h] {
@@ -168,6 +179,9 @@ func (d *document) collect() {
 		if d.body = plain(d.envelope.Text); len(d.body) == 0 && d.envelope.HTML != "" {
 			d.body = htmlblocks.Blocks(d.envelope.HTML)
 		}
+	}
+	if len(d.body) == 0 { // elsewhere it is there twice
+		d.body = inner
 	}
 	if root.BreadthMatchFirst(encrypted) != nil {
 		d.warn("message_encrypted", "The message, or a part of it, is encrypted and was not read; save it decrypted and upload that.")
