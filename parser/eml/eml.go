@@ -170,8 +170,8 @@ func (d *document) collect() {
 		}
 	}
 	root := d.envelope.Root
-	if root.FirstChild != nil {
-		d.body = textOf(root, attach)
+	if root.FirstChild != nil || isSMIME(root) {
+		d.body = textOf(root, 0, attach)
 	} else {
 		for _, p := range append(append([]*enmime.Part(nil), d.envelope.Attachments...), d.envelope.Inlines...) {
 			attach(p)
@@ -200,7 +200,13 @@ var textless = map[string]bool{
 	"application/pgp-signature": true, "application/pkcs7-signature": true, "application/x-pkcs7-signature": true, "text/x-amp-html": true,
 }
 
-func encrypted(p *enmime.Part) bool { return p.ContentType == "multipart/encrypted" }
+func encrypted(p *enmime.Part) bool {
+	if isSMIME(p) {
+		_, sealed := enclosed(p.Content)
+		return sealed
+	}
+	return p.ContentType == "multipart/encrypted"
+}
 
 func isCalendar(p *enmime.Part) bool {
 	return p.ContentType == "text/calendar" || p.ContentType == "application/ics"
@@ -211,10 +217,17 @@ func isCalendar(p *enmime.Part) bool {
 const richer = 2
 
 // textOf reads the text of a part and of what is inside it, and hands the rest to
-// attach.
-func textOf(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
+// attach. depth is the number of signed messages around it.
+func textOf(p *enmime.Part, depth int, attach func(*enmime.Part)) []sheaf.Block {
 	if encrypted(p) {
 		return nil
+	}
+	if isSMIME(p) && depth < maxWraps {
+		if message, _ := enclosed(p.Content); message != nil {
+			if signed, err := members.ReadMail(message); err == nil {
+				return textOf(signed.Root, depth+1, attach)
+			}
+		}
 	}
 	if p.FirstChild == nil {
 		switch {
@@ -231,7 +244,7 @@ func textOf(p *enmime.Part, attach func(*enmime.Part)) []sheaf.Block {
 	}
 	var out []sheaf.Block
 	for c := p.FirstChild; c != nil; c = c.NextSibling {
-		blocks := textOf(c, attach)
+		blocks := textOf(c, depth, attach)
 		switch {
 		case p.ContentType != "multipart/alternative":
 			out = append(out, blocks...)
