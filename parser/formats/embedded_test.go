@@ -33,6 +33,17 @@ func wordFile(rels string, parts []string, body ...string) []byte {
 		"word/document.xml", b.String()}, parts...)...)
 }
 
+// deckOf is a deck of one slide, with its relationships and more parts.
+func deckOf(rels, slide string, parts ...string) []byte {
+	return formattest.Zip(append([]string{
+		"[Content_Types].xml", "<Types/>",
+		"_rels/.rels", strings.Replace(relations, "%s", "ppt/presentation.xml", 1),
+		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
+		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId r:id="s1"/></p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>`,
+		"ppt/slides/_rels/slide1.xml.rels", "<Relationships>" + rels + "</Relationships>",
+		"ppt/slides/slide1.xml", "<p:sld><p:cSld><p:spTree>" + slide + "</p:spTree></p:cSld></p:sld>"}, parts...)...)
+}
+
 // packed is a file as the packager of Windows embeds it ([MS-OLEDS] 2.3.6).
 func packed(label, content string) []byte {
 	b := make([]byte, 4, 100)
@@ -92,18 +103,9 @@ func TestEmbeddedFilesAreRead(t *testing.T) {
 }
 
 func TestFilesOnSlidesAreRead(t *testing.T) {
-	slide := func(id string) string {
-		return `<p:sld><p:cSld><p:spTree><p:sp><p:txBody><a:p><a:r><a:t>Terms of sale</a:t></a:r></a:p></p:txBody></p:sp>
-<p:graphicFrame><p:xfrm><a:off x="127000" y="254000"/><a:ext cx="1270000" cy="635000"/></p:xfrm><a:graphic><a:graphicData><mc:AlternateContent><mc:Choice><p:oleObj progId="Word.Document.12" r:id="` + id + `"><p:embed/></p:oleObj></mc:Choice><mc:Fallback><p:oleObj r:id="` + id + `"><p:embed/></p:oleObj></mc:Fallback></mc:AlternateContent></a:graphicData></a:graphic></p:graphicFrame></p:spTree></p:cSld></p:sld>`
-	}
 	deck := func(days string) []byte {
-		return formattest.Zip(
-			"[Content_Types].xml", "<Types/>",
-			"_rels/.rels", strings.Replace(relations, "%s", "ppt/presentation.xml", 1),
-			"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
-			"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId r:id="s1"/></p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>`,
-			"ppt/slides/_rels/slide1.xml.rels", `<Relationships><Relationship Id="o1" Type="x/package" Target="../embeddings/Terms.docx"/></Relationships>`,
-			"ppt/slides/slide1.xml", slide("o1"),
+		return deckOf(`<Relationship Id="o1" Type="x/package" Target="../embeddings/Terms.docx"/>`, `<p:sp><p:txBody><a:p><a:r><a:t>Terms of sale</a:t></a:r></a:p></p:txBody></p:sp>
+<p:graphicFrame><p:xfrm><a:off x="127000" y="254000"/><a:ext cx="1270000" cy="635000"/></p:xfrm><a:graphic><a:graphicData><mc:AlternateContent><mc:Choice><p:oleObj progId="Word.Document.12" r:id="o1"><p:embed/></p:oleObj></mc:Choice><mc:Fallback><p:oleObj r:id="o1"><p:embed/></p:oleObj></mc:Fallback></mc:AlternateContent></a:graphicData></a:graphic></p:graphicFrame>`,
 			"ppt/embeddings/Terms.docx", string(wordFile("", nil, "# Terms", "Payment within "+days+" days")))
 	}
 	plan, units, err := readAny(t, deck("41"), "sale.pptx")

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"sheaf/parser/internal/formattest"
 )
 
 // An answer that names a form should name its address, too: each format hands on what
@@ -25,13 +23,7 @@ func TestLinksAreKept(t *testing.T) {
 	link := func(text string) string {
 		return `<a:p><a:r><a:rPr><a:hlinkClick r:id="l"/></a:rPr><a:t>` + text + `</a:t></a:r><a:r><a:t> here</a:t></a:r></a:p>`
 	}
-	deck := formattest.Zip(
-		"[Content_Types].xml", "<Types/>",
-		"_rels/.rels", strings.Replace(relations, "%s", "ppt/presentation.xml", 1),
-		"ppt/_rels/presentation.xml.rels", `<Relationships><Relationship Id="s1" Type="x/slide" Target="slides/slide1.xml"/></Relationships>`,
-		"ppt/presentation.xml", `<p:presentation><p:sldIdLst><p:sldId r:id="s1"/></p:sldIdLst><p:sldSz cx="9144000" cy="6858000"/></p:presentation>`,
-		"ppt/slides/_rels/slide1.xml.rels", `<Relationships>`+rel("l", "https://example.org/deck")+`</Relationships>`,
-		"ppt/slides/slide1.xml", `<p:sld><p:cSld><p:spTree><p:sp><p:txBody>`+link("Look")+`</p:txBody></p:sp><p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody>`+link("Row")+`</a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame></p:spTree></p:cSld></p:sld>`)
+	deck := deckOf(rel("l", "https://example.org/deck"), `<p:sp><p:txBody>`+link("Look")+`</p:txBody></p:sp><p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody>`+link("Row")+`</a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>`)
 	for name, c := range map[string]struct{ content, want string }{
 		"a.docx": {string(word), "the form=https://example.org/form.pdf apply=https://example.org/new row 1=mailto:q@example.org"},
 		"a.pptx": {string(deck), "Look=https://example.org/deck row 0=https://example.org/deck"},

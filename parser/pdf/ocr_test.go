@@ -27,12 +27,10 @@ func needTesseract(t *testing.T) {
 	}
 }
 
-// scan is a page without a text layer: the picture of one with text.
-func scan(t *testing.T) []byte {
+// pictured draws the first page of a file.
+func pictured(t *testing.T, file enginetest.File) ([]byte, image.Config) {
 	t.Helper()
-	page := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F4", 18, 72, 700, "The quince harvest was") + enginetest.Text("F4", 18, 72, 676, "better than expected.") +
-		enginetest.Text("F4", 18, 72, 500, "Invoice number 48151623")}}}
-	d, err := openBytes(t, page.Bytes(), sheaf.ParseConfig{})
+	d, err := openBytes(t, file.Bytes(), sheaf.ParseConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +43,15 @@ func scan(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return picture, c
+}
+
+// scan is a page without a text layer: the picture of one with text.
+func scan(t *testing.T) []byte {
+	t.Helper()
+	page := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F4", 18, 72, 700, "The quince harvest was") + enginetest.Text("F4", 18, 72, 676, "better than expected.") +
+		enginetest.Text("F4", 18, 72, 500, "Invoice number 48151623")}}}
+	picture, c := pictured(t, page)
 	return enginetest.File{Scan: picture, ScanW: c.Width, ScanH: c.Height, Pages: []enginetest.Page{
 		{Content: enginetest.Image(0, 0, 612, 792)},
 		{Content: enginetest.Text("F1", 12, 72, 700, "A page with a text layer is not recognised.")},
@@ -176,19 +183,7 @@ func TestScanOnItsSideIsRecognised(t *testing.T) {
 func illustrated(t *testing.T) []byte {
 	t.Helper()
 	page := enginetest.File{Pages: []enginetest.Page{{MediaBox: [4]int{0, 0, 360, 144}, Content: enginetest.Text("F4", 18, 36, 90, "Pressed on the ninth") + enginetest.Text("F4", 18, 36, 50, "of October, 412 litres")}}}
-	d, err := openBytes(t, page.Bytes(), sheaf.ParseConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	picture, _, err := d.(parser.Renderer).Render(context.Background(), 1, 200, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := jpeg.DecodeConfig(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	picture, c := pictured(t, page)
 	return enginetest.File{Scan: picture, ScanW: c.Width, ScanH: c.Height, Pages: []enginetest.Page{
 		{Content: enginetest.Text("F1", 12, 72, 700, "The label of the bottle says when it was made, and how much of it.") + enginetest.Image(72, 400, 360, 144)},
 		{Content: enginetest.Text("F1", 12, 72, 700, "A page without pictures.")},
