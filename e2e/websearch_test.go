@@ -25,6 +25,7 @@ func TestSearchOfThePage(t *testing.T) {
 	for i := range 60 {
 		many = append(many, text(fmt.Sprintf("note %02d.md", i), fmt.Sprintf("# Note %d\n\nThe harvest of field %d was dry.\n", i, i)))
 	}
+	many = append(many, text("map.md", "# The way\n\nThe barns are on [the map](https://example.org/map) of the parish.\n"))
 	s.add("barns", many...)
 	s.add("mills", text("counts.csv", "field,harvest\nnorth,harvest dry\nsouth,harvest wet\n"), text("survey.pdf", string(report(2, "harvest"))))
 
@@ -59,6 +60,10 @@ func TestSearchOfThePage(t *testing.T) {
 			t.Errorf("hits are called %q, want %q among them", places, want)
 		}
 	}
+
+	// A hit shows the addresses that its text leads to.
+	b.open("/search?q=parish+map&dataset=barns")
+	b.wait("the link of the hit", `document.querySelector('.hit .labels a[href="https://example.org/map"][rel=noreferrer]')`)
 
 	// What can be asked stands in the address, and only what the mode and the groups allow is sent.
 	choose := func(name, value string) {

@@ -309,7 +309,7 @@ export async function view({ root, params, query, signal }) {
     };
     const item = (/** @type {Chunk} */ c) => {
       const li = el("li", { tabindex: "0", id: `c-${c.id}`, "data-key": c.id, class: `chunk ${c.kind}${c.edit?.added ? " added" : ""}${c.edit && !c.edit.enabled ? " off" : ""}`, "aria-label": `Chunk on ${unit} ${c.pages?.join(", ") || page}` },
-        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : pictures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }), chunkText(c.text, c.kind), labels(c),
+        c.heading_path?.length ? el("p", { class: "path" }, c.heading_path.map((h, i) => [i ? " › " : "", el("bdi", {}, h)])) : null, pictured ? figures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }) : pictures({ ds: params.ds, doc: d.id, chunk: c, signal: stop }), chunkText(c.text, c.kind), labels(c, d.media_type),
         el("div", { class: "meta" }, editBadge(c), el("span", { class: "muted num" }, `${plural(c.tokens, "token")}${c.pages?.length > 1 ? `, ${unit}s ${c.pages[0]}–${c.pages[c.pages.length - 1]}` : whole && d.units > 1 && c.pages?.length ? `, ${unit} ${c.pages[0]}` : ""}`), early ? null : editor.tools(c, chunkTools({ c, d, ds: params.ds, unit, paged: !whole }))));
       lights(li, c.id);
       return li;

@@ -206,7 +206,7 @@ export async function view({ root, query, signal }) {
     return el("li", { class: "hit" }, picture, el("div", { class: "hit-body" },
       el("h2", {}, el("a", { href: link }, name(h.document.name), el("span", { class: "where" }, whereOf(h)))), mark || null,
       h.chunk.heading_path?.length ? el("p", { class: "path" }, h.chunk.heading_path.map((x, n) => [n ? " › " : "", el("bdi", {}, x)])) : null,
-      el("div", { class: "snippet" }, text), labels(h.chunk), why(h, i, hits), expected.box(h, whereOf(h))));
+      el("div", { class: "snippet" }, text), labels(h.chunk, h.document.media_type), why(h, i, hits), expected.box(h, whereOf(h))));
   }
 
   /** @param {Hit} h @param {number} i @param {Hit[]} hits */
