@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/jhillyerd/enmime/v2"
@@ -213,7 +215,8 @@ func isCalendar(p *enmime.Part) bool {
 }
 
 // richer is by how much the text of a later alternative must exceed that of an
-// earlier one to be read instead: many a plain text only says that there is HTML.
+// earlier one to be read instead, whatever it says: many a plain text only says that
+// there is HTML.
 const richer = 2
 
 // textOf reads the text of a part and of what is inside it, and hands the rest to
@@ -248,11 +251,43 @@ func textOf(p *enmime.Part, depth int, attach func(*enmime.Part)) []sheaf.Block 
 		switch {
 		case p.ContentType != "multipart/alternative":
 			out = append(out, blocks...)
-		case len(out) == 0 || whole.TextBytes(blocks) > richer*whole.TextBytes(out)+200:
+		case len(out) == 0 || whole.TextBytes(blocks) > richer*whole.TextBytes(out)+200 || saysOther(blocks, out):
 			out = blocks
 		}
 	}
 	return out
+}
+
+// leastWords is from how many words on a text can say something else.
+const leastWords = 8
+
+// saysOther reports whether more than a third of the words of a text, each counted
+// once, are not in the other: the plain text may be a notice, or that of a template.
+func saysOther(text, other []sheaf.Block) bool {
+	words := func(blocks []sheaf.Block) map[string]bool {
+		all := map[string]bool{}
+		for _, b := range blocks {
+			cells := [][]string{{b.Text}}
+			if b.Table != nil {
+				cells = append(slices.Clip(b.Table.Rows), b.Table.Columns)
+			}
+			for _, row := range cells {
+				for _, c := range row {
+					for w := range strings.FieldsFuncSeq(strings.ToLower(c), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
+						all[w] = true
+					}
+				}
+			}
+		}
+		return all
+	}
+	known, all, unknown := words(other), words(text), 0
+	for w := range all {
+		if !known[w] {
+			unknown++
+		}
+	}
+	return len(all) >= leastWords && 3*unknown > len(all)
 }
 
 func (d *document) warn(code, message string) {

@@ -73,6 +73,10 @@ func TestNothingOfAMessageIsLost(t *testing.T) {
 			[]string{"Content-Type: multipart/alternative; boundary=x", "", "--x", "Content-Type: text/plain", "", "The quinces are ripe.", "--x", "Content-Type: text/html", "", "<p>The <b>quinces</b> are ripe.</p>", "--x--"},
 			[]string{"The quinces are ripe."},
 		},
+		"a short page, and a notice as long": {
+			[]string{"Content-Type: multipart/alternative; boundary=x", "", "--x", "Content-Type: text/plain", "", "Your statement is ready; to see it, open this message in a browser.", "--x", "Content-Type: text/html", "", "<p>You owe 41 crowns for nine boxes of medlars, due in March.</p>", "--x--"},
+			[]string{"You owe 41 crowns for nine boxes of medlars, due in March."},
+		},
 		"HTML, and the footer of a list": {
 			[]string{"Content-Type: multipart/mixed; boundary=x", "", "--x", "Content-Type: text/html", "", "<p>The quinces are ripe.</p>", "--x", "Content-Type: text/plain", "", "To leave the list, write to us.", "--x", "Content-Type: text/html", "", "<p>The pears are not.</p>", "--x--"},
 			[]string{"The quinces are ripe. | To leave the list, write to us. | The pears are not."},
