@@ -372,6 +372,8 @@ type reader struct {
 	z        *zipfile.Archive
 	files    *embedded.Reader
 	numbers  *numbering
+	marks    noteMarks
+	mark     string                 // of the note whose text is next
 	rels     map[string]zipfile.Rel // of the part being read
 
 	paras  []*paragraph
@@ -488,6 +490,12 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 			case "footnote", "endnote":
 				if t := s.Attr("type"); notes && (t == "separator" || t == "continuationSeparator" || t == "continuationNotice") {
 					_ = s.Skip() // Next reports an error again
+				} else if notes {
+					r.mark = r.marks.of[el+s.Attr("id")]
+				}
+			case "footnoteReference", "endnoteReference":
+				if p := r.para(); p != nil && deleted == 0 && !vanish && !notes {
+					p.text.WriteString(r.marks.add(strings.TrimSuffix(el, "Reference"), s.Attr("id"), s.Attr("customMarkFollows")))
 				}
 			case "p":
 				if string(s.Prefix()) != "a" {
@@ -749,6 +757,10 @@ func (r *reader) endParagraph() error {
 	switch {
 	case r.notes:
 		b.Kind = sheaf.BlockFootnote
+		if r.mark != "" {
+			b.Text = r.mark + " " + b.Text
+			r.mark = ""
+		}
 	case p.level > 0 && !p.toc:
 		b.Kind, b.Level, b.Text = sheaf.BlockHeading, min(p.level, 6), clean.Line(raw)
 	case p.kind == sheaf.BlockCode:

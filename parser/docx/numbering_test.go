@@ -107,3 +107,18 @@ func FuzzNumbering(f *testing.F) {
 		_, _, _ = formattest.Read(t, New(ocr.Config{}, noFormats), numbered(definitions, "", body...), options, nil) // it checks what it reads
 	})
 }
+
+// A note and the place it belongs to have the same mark.
+func TestNotesHaveTheirMarks(t *testing.T) {
+	p := func(inner string) string { return `<w:p><w:r>` + inner + `</w:r></w:p>` }
+	content := formattest.Zip(
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="f" Type="x/footnotes" Target="footnotes.xml"/><Relationship Id="e" Type="x/endnotes" Target="endnotes.xml"/></Relationships>`,
+		"word/document.xml", `<w:document><w:body>`+p(`<w:t>Second first</w:t><w:footnoteReference w:id="7"/><w:t>, then the first</w:t><w:footnoteReference w:id="2"/><w:t>.</w:t>`)+
+			p(`<w:t>At the end</w:t><w:endnoteReference w:id="2"/><w:t> and with a star</w:t><w:footnoteReference w:customMarkFollows="1" w:id="3"/><w:t>*</w:t>`)+`</w:body></w:document>`,
+		"word/footnotes.xml", `<w:footnotes><w:footnote w:type="separator" w:id="0">`+p(`<w:t>no</w:t>`)+`</w:footnote><w:footnote w:id="2">`+p(`<w:footnoteRef/><w:t> Smith</w:t>`)+p(`<w:t>more of it</w:t>`)+`</w:footnote><w:footnote w:id="3">`+p(`<w:t>* star</w:t>`)+`</w:footnote><w:footnote w:id="7">`+p(`<w:t>Jones</w:t>`)+`</w:footnote></w:footnotes>`,
+		"word/endnotes.xml", `<w:endnotes><w:endnote w:id="2">`+p(`<w:t>Endnote</w:t>`)+`</w:endnote></w:endnotes>`)
+	if got, want := texts(t, content), "Second first[1], then the first[2].|At the end[i] and with a star*|[i] Endnote|[2] Smith|more of it|* star|[1] Jones"; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}

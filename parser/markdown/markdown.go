@@ -255,6 +255,14 @@ type state struct {
 	label *string // what the source has before the item's next text, nil for no number
 }
 
+// number puts what the source has before a block's text, once.
+func (s state) number(b *sheaf.Block) {
+	if s.label != nil && *s.label != "" && b.Text != "" {
+		b.Text = *s.label + " " + b.Text
+		*s.label = ""
+	}
+}
+
 func (w *walker) add(b sheaf.Block) {
 	if strings.TrimSpace(b.Text) != "" || b.Table != nil {
 		w.out = append(w.out, b)
@@ -287,12 +295,10 @@ func (w *walker) block(n ast.Node, s state) {
 		switch {
 		case s.foot:
 			b.Kind = sheaf.BlockFootnote
+			s.number(&b)
 		case s.item:
 			b.Kind, b.Level = sheaf.BlockListItem, max(s.list, 1)
-			if s.label != nil && *s.label != "" && b.Text != "" {
-				b.Text = *s.label + " " + b.Text
-				*s.label = ""
-			}
+			s.number(&b)
 		case s.quote:
 			b.Kind = sheaf.BlockQuote
 		}
@@ -321,6 +327,8 @@ func (w *walker) block(n ast.Node, s state) {
 		w.blocks(n, s)
 	case *east.Footnote:
 		s.foot = true
+		label := "[" + strconv.Itoa(n.Index) + "]"
+		s.label = &label
 		w.blocks(n, s)
 	case *ast.FencedCodeBlock:
 		w.add(sheaf.Block{Kind: sheaf.BlockCode, Text: w.lines(n), Lang: clean.Line(clean.Clip(string(n.Language(w.src)), 40))})
@@ -423,7 +431,9 @@ func (w *walker) inline(parent ast.Node) string {
 				} else {
 					b.WriteString("[ ] ")
 				}
-			case *east.FootnoteLink, *east.FootnoteBacklink:
+			case *east.FootnoteLink:
+				b.WriteString("[" + strconv.Itoa(c.Index) + "]")
+			case *east.FootnoteBacklink:
 			default:
 				walk(c, depth+1)
 			}
