@@ -18,8 +18,8 @@ func TestNumbersOfListsAreKept(t *testing.T) {
 		`<a:p><a:pPr><a:buAutoNum type="romanUcParenR" startAt="4"/></a:pPr><a:r><a:t>Bottle</a:t></a:r></a:p>` +
 		`</p:txBody></p:sp>`
 	for name, c := range map[string]struct{ content, want string }{
-		"steps.html": {`<!doctype html><h1>T</h1><ol start=3><li>Pick<ul><li>ripe ones</ul><li><p>Press</p><p>slowly</p><ol type=a><li>wait</ol><li value=9>Bottle</ol><ol style="list-style: none"><li>Home</ol><ol reversed><li>last<li>first</ol>`,
-			"T|3. Pick|ripe ones|4. Press|slowly|a. wait|9. Bottle|Home|2. last|1. first"},
+		"steps.html": {`<!doctype html><h1>T</h1><ol start=3><li>Pick<ul><li>ripe ones</ul><li><p>Press</p><p>slowly</p><ol type=a><li>wait</ol><li value=9>Bottle</ol><ol style="list-style: none"><li>Home</ol><nav><ol><li>Up</ol></nav><ol reversed><li>last<li>first</ol>`,
+			"T|3. Pick|ripe ones|4. Press|slowly|a. wait|9. Bottle|Home|Up|2. last|1. first"},
 		"steps.md":   {"# T\n\n3. Pick\n   - ripe ones\n4. Press\n\n   slowly\n\n   1) wait\n\n- Home\n", "T|3. Pick|ripe ones|4. Press|slowly|1) wait|Home"},
 		"steps.pptx": {string(deckOf("", slide)), "1. Pick|(a) ripe ones|2. Press|(a) slowly|Then|IV) Bottle"},
 		"steps.dbk": {`<article><title>T</title><procedure><step><para>Pick</para></step><step><para>Press</para></step></procedure><orderedlist numeration="upperroman"><listitem><para>one</para></listitem></orderedlist><itemizedlist><listitem><para>Home</para></listitem></itemizedlist></article>`,

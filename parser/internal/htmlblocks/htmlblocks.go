@@ -129,8 +129,14 @@ type order struct {
 	step   int
 }
 
-// orderOf returns nil for a list that shows no numbers.
+// orderOf returns nil for a list that shows no numbers, as those of menus and of the
+// contents of a book do not.
 func orderOf(n *html.Node) *order {
+	for p := n.Parent; p != nil; p = p.Parent {
+		if p.DataAtom == atom.Nav {
+			return nil
+		}
+	}
 	if style := strings.ToLower(attr(n, "style")); n.DataAtom != atom.Ol || strings.Contains(style, "list-style") && strings.Contains(style, "none") {
 		return nil
 	}
