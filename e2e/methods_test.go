@@ -19,6 +19,7 @@ import (
 	"sheaf"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
+	"sheaf/parser"
 	"sheaf/parser/pdf/enginetest"
 )
 
@@ -224,6 +225,36 @@ func TestValuesOfFormsAreFound(t *testing.T) {
 				t.Errorf("%s: %v, or the address is still there", file, err)
 			}
 		}
+	}
+}
+
+// The clauses of a contract are cut and cited by the numbers that Word shows and does
+// not store; a chunk leads where its text does, and redaction reaches that, too.
+func TestClausesOfAWordFileAreFound(t *testing.T) {
+	s := start(t, nil)
+	p := func(level int, text string) string {
+		return fmt.Sprintf(`<w:p><w:pPr><w:numPr><w:ilvl w:val="%d"/><w:numId w:val="1"/></w:numPr></w:pPr><w:r><w:t>%s</w:t></w:r></w:p>`, level, text)
+	}
+	lvl := func(level int, text string) string {
+		return fmt.Sprintf(`<w:lvl w:ilvl="%d"><w:start w:val="1"/><w:numFmt w:val="decimal"/><w:lvlText w:val="%s"/></w:lvl>`, level, text)
+	}
+	rel := func(id, target string) string {
+		return `<Relationship Id="` + id + `" Type="x/hyperlink" TargetMode="External" Target="` + target + `"/>`
+	}
+	contract := zipOf(t, "[Content_Types].xml", "<Types/>",
+		"_rels/.rels", `<Relationships><Relationship Id="r1" Type="x/officeDocument" Target="word/document.xml"/></Relationships>`,
+		"word/_rels/document.xml.rels", `<Relationships><Relationship Id="n" Type="x/numbering" Target="numbering.xml"/>`+rel("a", "https://example.org/rates")+rel("m", "mailto:maud@example.org")+`</Relationships>`,
+		"word/numbering.xml", `<w:numbering><w:abstractNum w:abstractNumId="7">`+lvl(0, "Article %1.")+lvl(1, "%1.%2")+`</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num></w:numbering>`,
+		"word/document.xml", `<w:document><w:body>`+p(0, "Subject")+p(1, "The orchard is leased for a year.")+p(0, "Rent")+p(1, "The rent is due each quarter.")+
+			`<w:p><w:hyperlink r:id="a"><w:r><w:t>The rates</w:t></w:r></w:hyperlink><w:r><w:t> are public; </w:t></w:r><w:hyperlink r:id="m"><w:r><w:t>ask us</w:t></w:r></w:hyperlink></w:p></w:body></w:document>`)
+	d := s.upload("lease.docx", parser.MediaDOCX, `{"chunk_method": "laws", "pii": "redact"}`, contract)
+	mustState(t, d, sheaf.DocSucceeded)
+	chunks := s.chunks(d.ID)
+	if len(chunks) != 2 || strings.Join(chunks[1].HeadingPath, " > ") != "Article 2. Rent" || !strings.Contains(chunks[1].Text, "2.1 The rent is due each quarter.") {
+		t.Fatalf("%+v", chunks)
+	}
+	if links := chunks[1].Metadata[sheaf.MetadataLinks]; !strings.HasPrefix(links, "https://example.org/rates\n") || strings.Contains(links, "maud@") {
+		t.Errorf("links %q", links)
 	}
 }
 
