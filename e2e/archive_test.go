@@ -308,7 +308,7 @@ func TestSettingsBoundArchives(t *testing.T) {
 	if len(files) != 2 || files["a.txt"].ID == "" || files["zeros.txt"].ID == "" { // the zeros are 1,000 times their packed size
 		t.Errorf("documents %v of %+v", slices.Sorted(maps.Keys(files)), docs[0])
 	}
-	if said := fmt.Sprint(s.doc(docs[0].ID).Warnings); !strings.Contains(said, "the first 3 of an archive are read") {
+	if said := fmt.Sprint(s.doc(docs[0].ID).Warnings); !strings.Contains(said, "Files after the first 3 ") {
 		t.Errorf("%s", said)
 	}
 	_, docs = s.send(nil, text("outer.zip", zipOf(t, "inner.zip", zipOf(t, "a.txt", "About agate."), "b.txt", "About basalt.")))
