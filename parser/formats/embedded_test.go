@@ -44,6 +44,16 @@ func deckOf(rels, slide string, parts ...string) []byte {
 		"ppt/slides/slide1.xml", "<p:sld><p:cSld><p:spTree>" + slide + "</p:spTree></p:cSld></p:sld>"}, parts...)...)
 }
 
+// blocksOf is what is read of the first unit of a file.
+func blocksOf(t *testing.T, content, name string) []sheaf.Block {
+	t.Helper()
+	_, units, err := readAny(t, []byte(content), name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return units[0].Blocks
+}
+
 // packed is a file as the packager of Windows embeds it ([MS-OLEDS] 2.3.6).
 func packed(label, content string) []byte {
 	b := make([]byte, 4, 100)

@@ -32,13 +32,8 @@ func TestLinksAreKept(t *testing.T) {
 		"a.html": {`<!doctype html><head><base href="https://example.org/m/"></head><ol><li><a href=form.pdf>the <b>form</b></a></ol><a href="https://example.org/card"><h2>Card</h2><p>of two blocks</p></a><p><a href="javascript:x">no</a> <a href="#t">no</a></p><table><tr><th>a<th>b<tr><td>1<td><a href=two>two</a></table>`,
 			"the form=https://example.org/m/form.pdf Card=https://example.org/card of two blocks=https://example.org/card row 1=https://example.org/m/two"},
 	} {
-		_, units, err := readAny(t, []byte(c.content), name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
 		var got []string
-		for _, b := range units[0].Blocks {
+		for _, b := range blocksOf(t, c.content, name) {
 			for _, l := range b.Links {
 				text := fmt.Sprintf("row %d", l.Start)
 				if b.Table == nil {

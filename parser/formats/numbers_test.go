@@ -27,13 +27,8 @@ func TestNumbersOfListsAreKept(t *testing.T) {
 		"steps.tex": {"\\documentclass{article}\\begin{document}\\section{T}\\begin{enumerate}\\item Pick\\begin{enumerate}\\item ripe ones\\end{enumerate}\\item Press\\begin{itemize}\\item slowly\\end{itemize}\\item[Last] Bottle\\end{enumerate}\\end{document}",
 			"T|1. Pick|(a) ripe ones|2. Press|slowly|Last Bottle"},
 	} {
-		_, units, err := readAny(t, []byte(c.content), name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
 		var got []string
-		for _, b := range units[0].Blocks {
+		for _, b := range blocksOf(t, c.content, name) {
 			got = append(got, b.Text)
 		}
 		if s := strings.Join(got, "|"); s != c.want {
