@@ -337,41 +337,38 @@ func (d *document) recognise(ctx context.Context, u *sheaf.UnitResult) error {
 }
 
 func (d *document) recognised(ctx context.Context, u *sheaf.UnitResult) (ocr.Text, error) {
-	return d.readDrawn(ctx, u.Unit, u.Width, nil)
+	page, err := d.draw(ctx, u.Unit, ocr.DPI)
+	if err != nil {
+		return ocr.Text{}, err
+	}
+	return d.readDrawn(ctx, page, u, nil)
 }
 
-// readDrawn runs OCR on page n as it is drawn, or on the part of it within clip, whose
-// upper left corner is then the origin of the text. width is what is drawn, in points.
-func (d *document) readDrawn(ctx context.Context, n int, width float64, clip *sheaf.Box) (text ocr.Text, err error) {
-	drawing, _, err := d.Render(ctx, n, ocr.DPI, clip)
-	if err != nil {
-		return text, err
-	}
+// readDrawn runs OCR on the drawn page of u, or on the part of it within clip, whose
+// upper left corner is then the origin of the text.
+func (d *document) readDrawn(ctx context.Context, page drawing, u *sheaf.UnitResult, clip *sheaf.Box) (text ocr.Text, err error) {
 	// A very large page is drawn at a lower resolution than requested.
-	drawn, err := jpeg.DecodeConfig(bytes.NewReader(drawing))
-	if err != nil {
-		return text, err
-	}
 	dpi := ocr.DPI
-	if width > 0 {
-		dpi = max(1, int(float64(drawn.Width)*72/width+.5))
+	if u.Width > 0 {
+		dpi = max(1, int(float64(page.Rect.Dx())*72/u.Width+.5))
 	}
 	f, err := os.CreateTemp(d.options.TempDir, "page-*.jpg")
 	if err != nil {
 		return text, tempfile.Full(err)
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(drawing)
+	err = page.encode(f, clip)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return text, tempfile.Full(err)
 	}
-	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, n, dpi)
+	return d.format.cfg.OCR.Read(ctx, d.options.TempDir, f.Name(), 1, u.Unit, dpi)
 }
 
 // readFigures adds the text in the page's pictures to their blocks, as long as there
 // is time left, and warns of what was not read. The error is ctx's.
 func (d *document) readFigures(ctx context.Context, u *sheaf.UnitResult, left time.Duration) error {
 	until, missed := time.Now().Add(left), 0
+	var page drawing // of all of them, once there is one
 	for i := range u.Blocks {
 		b := &u.Blocks[i]
 		if b.Kind != sheaf.BlockImage || len(b.Spans) == 0 {
@@ -381,10 +378,15 @@ func (d *document) readFigures(ctx context.Context, u *sheaf.UnitResult, left ti
 			missed++
 			continue
 		}
-		box := b.Spans[0].Box
-		limited, cancel := context.WithDeadline(ctx, until)
-		text, err := d.readDrawn(limited, u.Unit, box.X1-box.X0, &box)
-		cancel()
+		box, text, err := b.Spans[0].Box, ocr.Text{}, error(nil)
+		if page.RGBA == nil {
+			page, err = d.draw(ctx, u.Unit, ocr.DPI)
+		}
+		if err == nil {
+			limited, cancel := context.WithDeadline(ctx, until)
+			text, err = d.readDrawn(limited, page, u, &box)
+			cancel()
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -448,12 +450,34 @@ const (
 
 // Render implements parser.Renderer.
 func (d *document) Render(ctx context.Context, n, dpi int, clip *sheaf.Box) ([]byte, string, error) {
+	page, err := d.draw(ctx, n, dpi)
+	if err != nil {
+		return nil, "", err
+	}
+	var b bytes.Buffer
+	if err := page.encode(&b, clip); err != nil {
+		return nil, "", err
+	}
+	return b.Bytes(), "image/jpeg", nil
+}
+
+// drawing is a drawn page.
+type drawing struct {
+	*image.RGBA
+	scale float64 // pixels per point
+}
+
+func (p drawing) encode(w io.Writer, clip *sheaf.Box) error {
+	return jpeg.Encode(w, clipped(p.RGBA, clip, p.scale), &jpeg.Options{Quality: 85})
+}
+
+func (d *document) draw(ctx context.Context, n, dpi int) (drawing, error) {
 	if n < 1 || n > d.pages {
-		return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Page %d was asked for; the document has %d.", n, d.pages)
+		return drawing{}, sheaf.Fail(sheaf.CategoryBadInput, "no_such_page", "Page %d was asked for; the document has %d.", n, d.pages)
 	}
 	if d.doc == nil {
 		if err := d.reopen(ctx); err != nil {
-			return nil, "", sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed and the document does not open again: %v.", err)
+			return drawing{}, sheaf.Fail(sheaf.CategoryCrash, "parser_crash", "The PDF engine failed and the document does not open again: %v.", err)
 		}
 	}
 	dpi = min(max(dpi, 10), maxDPI)
@@ -468,18 +492,14 @@ func (d *document) Render(ctx context.Context, n, dpi int, clip *sheaf.Box) ([]b
 		pixels := func(points float64) int { return min(max(1, int(points*scale+.5)), 1<<14) }
 		var img *image.RGBA
 		if img, err = d.doc.Render(n-1, pixels(w), pixels(h)); err == nil {
-			var b bytes.Buffer
-			if err := jpeg.Encode(&b, clipped(img, clip, scale), &jpeg.Options{Quality: 85}); err != nil {
-				return nil, "", err
-			}
-			return b.Bytes(), "image/jpeg", nil
+			return drawing{img, scale}, nil
 		}
 	}
 	if errors.Is(err, engine.ErrBroken) {
 		_ = d.doc.Close()
 		d.doc = nil
 	}
-	return nil, "", sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %v.", n, err)
+	return drawing{}, sheaf.Fail(sheaf.CategoryBadInput, "page_unreadable", "Page %d cannot be drawn: %v.", n, err)
 }
 
 // clipped returns the part of a drawn page within a box, or the page if that is empty.
