@@ -65,6 +65,7 @@ func readNumbering(z *zipfile.Archive, name string, styles map[string]style) *nu
 	var in *list
 	var of *instance
 	var at *level
+	overridden := 0 // level of the override that at is in
 	for s := xmlscan.New(p); len(n.lists)+len(n.instances) < maxLists; {
 		k, err := s.Next()
 		if err != nil || k == xmlscan.EOF {
@@ -108,7 +109,7 @@ func readNumbering(z *zipfile.Archive, name string, styles map[string]style) *nu
 			}
 			if string(s.Name()) == "lvlOverride" {
 				if at = nil; of != nil {
-					at = &of.changed[i]
+					at, overridden = &of.changed[i], i
 				}
 				continue
 			}
@@ -123,11 +124,7 @@ func readNumbering(z *zipfile.Archive, name string, styles map[string]style) *nu
 			*at = level{start: 0, restart: -1, set: true}
 		case "startOverride":
 			if of != nil && at != nil {
-				for i := range of.changed {
-					if at == &of.changed[i] {
-						of.starts[i] = value()
-					}
-				}
+				of.starts[overridden] = value()
 			}
 		case "start":
 			if at != nil {
@@ -219,6 +216,11 @@ func (n *numbering) label(id string, at int, style string, fallback int) string 
 			l.begun[i] = false
 		}
 	}
+	return l.shown(level, at)
+}
+
+// shown returns the label of a paragraph that was counted on level at.
+func (l *list) shown(level func(int) *level, at int) string {
 	here := level(at)
 	if here.format == "bullet" {
 		return ""

@@ -69,7 +69,6 @@ type reader struct {
 	cur      strings.Builder
 	kind     sheaf.BlockKind
 	level    int
-	list     int
 	numbered []int // of each list that is open: the number of its last item, -1 for no numbers
 	open     []environment
 	table    *table
@@ -730,7 +729,7 @@ func (r *reader) number() string {
 func (r *reader) item(name string) {
 	r.flush()
 	if r.table == nil {
-		r.kind, r.level = sheaf.BlockListItem, min(max(r.list, 1), 9)
+		r.kind, r.level = sheaf.BlockListItem, min(max(len(r.numbered), 1), 9)
 	}
 	if label := r.option(); label != "" && name == "item" {
 		r.cur.WriteString(r.words(label) + " ")
@@ -774,7 +773,6 @@ func (r *reader) begin(env string) {
 	}
 	switch env {
 	case "itemize", "enumerate", "description", "compactitem", "compactenum", "inparaenum", "list":
-		r.list++
 		r.numbered = append(r.numbered, -1)
 		if strings.Contains(env, "enum") {
 			r.numbered[len(r.numbered)-1] = 0
@@ -858,7 +856,6 @@ func (r *reader) end(env string) {
 	r.kind, r.level = e.kind, e.level
 	switch env {
 	case "itemize", "enumerate", "description", "compactitem", "compactenum", "inparaenum", "list":
-		r.list--
 		r.numbered = r.numbered[:max(0, len(r.numbered)-1)]
 	}
 	if e.caption == "" || r.table != nil {
