@@ -75,7 +75,7 @@ func (r *Registry) Sniff(src io.ReaderAt, size int64, name string) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
 		return r.sniffZip(src, size, head, hinted)
-	case bytes.HasPrefix(head, oleMagic):
+	case IsCompound(head):
 		return r.sniffOLE(src, size, head, hinted)
 	}
 	if mt := r.byMagic(head, false); mt != "" {
@@ -280,6 +280,10 @@ func zipLocal(b []byte) (name string, body []byte, ok bool) {
 }
 
 var oleMagic = []byte{0xD0, 0xCF, 0x11, 0xE0, 0xA1, 0xB1, 0x1A, 0xE1}
+
+// IsCompound reports whether a file that begins with head is a compound file ([MS-CFB]
+// 2.2), as office programs wrote before 2007 and encrypt since.
+func IsCompound(head []byte) bool { return bytes.HasPrefix(head, oleMagic) }
 
 // sniffOLE reads the directory of a compound file ([MS-CFB] 2.6): the names of its
 // streams tell which program wrote it. A file may embed files of other programs, so

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/jhillyerd/enmime/v2"
-	"golang.org/x/text/encoding/charmap"
 
 	"sheaf"
+	"sheaf/parser/internal/charset"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/htmlblocks"
 	"sheaf/parser/internal/rtf"
@@ -244,18 +242,10 @@ func property(kind uint16, v []byte) string {
 	if kind != typeUnicode {
 		return decoded(v)
 	}
-	u := make([]uint16, len(v)/2)
-	for i := range u {
-		u[i] = binary.LittleEndian.Uint16(v[2*i:])
-	}
-	return strings.TrimRight(string(utf16.Decode(u)), "\x00")
+	return strings.TrimRight(charset.UTF16(v), "\x00")
 }
 
 // decoded reads a text in the code page of the sender, which Windows-1252 stands for.
 func decoded(b []byte) string {
-	s := strings.TrimRight(string(b), "\x00")
-	if !utf8.ValidString(s) {
-		s, _ = charmap.Windows1252.NewDecoder().String(s)
-	}
-	return clean.Text(s)
+	return clean.Text(charset.Unnamed(bytes.TrimRight(b, "\x00")))
 }

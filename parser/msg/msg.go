@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/richardlehane/mscfb"
@@ -24,6 +23,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/charset"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/parts"
 	"sheaf/parser/internal/rtf"
@@ -197,11 +197,7 @@ func (s *storage) fixed(tag uint32) (v uint64, ok bool) {
 // text reads a string property: UTF-16, or bytes in the message's code page.
 func (s *storage) text(prop, page string) string {
 	if b, ok := s.streams[prop+"001F"]; ok {
-		u := make([]uint16, len(b)/2)
-		for i := range u {
-			u[i] = binary.LittleEndian.Uint16(b[2*i:])
-		}
-		return strings.TrimRight(string(utf16.Decode(u)), "\x00")
+		return strings.TrimRight(charset.UTF16(b), "\x00")
 	}
 	return strings.TrimRight(decode(s.streams[prop+"001E"], page), "\x00")
 }

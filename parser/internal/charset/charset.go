@@ -6,15 +6,18 @@ package charset
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"math"
 	"os"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/gogs/chardet"
 	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
@@ -280,4 +283,24 @@ func ReadFile(f *os.File, limit int64, what, requested, declared string) ([]byte
 // Empty is the failure of a file without bytes.
 func Empty() *sheaf.Failure {
 	return sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The file has no bytes; upload it again from the original.")
+}
+
+// UTF16 decodes little-endian UTF-16 without a mark, as Windows stores it. A byte left
+// over at the end is dropped.
+func UTF16(b []byte) string {
+	u := make([]uint16, len(b)/2)
+	for i := range u {
+		u[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return string(utf16.Decode(u))
+}
+
+// Unnamed decodes a short text in the code page of a machine that the file does not
+// name: UTF-8 if it is valid, and otherwise Windows-1252.
+func Unnamed(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	s, _ := charmap.Windows1252.NewDecoder().Bytes(b) // every byte decodes
+	return string(s)
 }

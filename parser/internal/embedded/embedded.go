@@ -13,13 +13,12 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/richardlehane/mscfb"
-	"golang.org/x/text/encoding/charmap"
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/charset"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/members"
 	"sheaf/parser/internal/whole"
@@ -91,7 +90,7 @@ func (r *Reader) read(ctx context.Context, part, program string) (name string, b
 		return "", nil, nil
 	}
 	r.bytes += int64(len(b))
-	if bytes.HasPrefix(b, oleMagic) {
+	if parser.IsCompound(b) {
 		formula := false
 		if name, b, formula = unwrap(name, b); b == nil {
 			if !formula {
@@ -108,6 +107,9 @@ func (r *Reader) read(ctx context.Context, part, program string) (name string, b
 	switch {
 	case ctx.Err() != nil:
 		return "", nil, ctx.Err()
+	case u.Status == sheaf.UnitFailed && limited.Err() != nil:
+		r.dropped++ // there is no time for it
+		return "", nil, nil
 	case u.Status == sheaf.UnitFailed || u.Status == sheaf.UnitSkipped:
 		r.warn("%s", strings.TrimSuffix(u.Message, "."))
 		return "", nil, nil
@@ -140,8 +142,6 @@ func (r *Reader) Warnings() []sheaf.Warning {
 	return out
 }
 
-var oleMagic = []byte{0xD0, 0xCF, 0x11, 0xE0, 0xA1, 0xB1, 0x1A, 0xE1}
-
 // unwrap finds the file in a compound file, as programs embed what is not OOXML:
 // Word, Excel and PowerPoint before 2007 store their own streams, the packager of
 // Windows any file with its name ([MS-OLEDS] 2.3.6), others a package or a PDF. file is
@@ -170,7 +170,11 @@ func unwrap(name string, b []byte) (_ string, file []byte, formula bool) {
 	return name, nil, false
 }
 
-// streamsOf reads the streams at the top of a compound file, as far as it is sound.
+// wrappers are the streams that hold a file. Of others, only the name matters.
+var wrappers = map[string]bool{"Package": true, "CONTENTS": true, "Ole10Native": true}
+
+// streamsOf lists the streams at the top of a compound file, as far as it is sound, and
+// reads those that hold a file.
 func streamsOf(b []byte) (out map[string][]byte) {
 	out = map[string][]byte{}
 	defer func() { _ = recover() }() // the library trusts the file's own data
@@ -188,9 +192,13 @@ func streamsOf(b []byte) (out map[string][]byte) {
 			continue
 		}
 		left -= e.Size
-		content := make([]byte, e.Size)
-		n, _ := io.ReadFull(e, content)
-		out[e.Name] = content[:n] // without control characters at its front
+		content := []byte{}
+		if wrappers[e.Name] { // the library leaves out a control character at the front
+			content = make([]byte, e.Size)
+			n, _ := io.ReadFull(e, content)
+			content = content[:n]
+		}
+		out[e.Name] = content
 	}
 	return out
 }
@@ -230,10 +238,7 @@ func native(b []byte) (label string, file []byte) {
 	if size == 0 || size > len(b) {
 		return "", nil
 	}
-	if !utf8.ValidString(label) {
-		label, _ = charmap.Windows1252.NewDecoder().String(label)
-	}
-	label = clean.Line(clean.Clip(path.Base(strings.ReplaceAll(label, `\`, "/")), 200))
+	label = clean.Line(clean.Clip(path.Base(strings.ReplaceAll(charset.Unnamed([]byte(label)), `\`, "/")), 200))
 	if label == "" || label == "." || label == "/" {
 		label = "file"
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"sheaf"
+	"sheaf/parser"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/xmlscan"
 )
@@ -74,8 +75,6 @@ func Counted(z *zip.Reader, last **Counter) {
 	})
 }
 
-var oleMagic = []byte{0xD0, 0xCF, 0x11, 0xE0, 0xA1, 0xB1, 0x1A, 0xE1}
-
 // Open reads the directory of f. kind names the format in failures
 // ("invalid_docx").
 func Open(f *os.File, kind string) (*Archive, error) {
@@ -88,7 +87,7 @@ func Open(f *os.File, kind string) (*Archive, error) {
 	}
 	head := make([]byte, 8)
 	_, _ = f.ReadAt(head, 0) // a short file fails as a zip below
-	if bytes.Equal(head, oleMagic) {
+	if parser.IsCompound(head) {
 		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The file is protected by a password (or is an old binary Office file); send parser_config.password and leave parser_config.media_type out, or save a copy without the password in today's format (DOCX, XLSX, PPTX) and upload that.")
 	}
 	in := io.ReaderAt(f)
@@ -355,7 +354,7 @@ func (a *Archive) Properties() map[string]string {
 		_ = r.Close() // it was only read
 	}
 	for _, key := range []string{"created", "modified"} {
-		if strings.HasPrefix(out[key], "1601-") { // the begin of Windows' calendar: not set
+		if strings.HasPrefix(out[key], "1601-") { // the start of Windows' calendar: not set
 			delete(out, key)
 		}
 	}
