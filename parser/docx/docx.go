@@ -284,7 +284,7 @@ type paragraph struct {
 	open  []anchor // links that have begun
 }
 
-// anchor is the begin of a link in a paragraph's text: an element, or a field, whose
+// anchor is the start of a link in a paragraph's text: an element, or a field, whose
 // address and text follow.
 type anchor struct {
 	field       bool

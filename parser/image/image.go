@@ -199,7 +199,7 @@ func (d *document) Plan(context.Context) (*parser.Plan, error) {
 		"width": strconv.Itoa(d.pages[0].width), "height": strconv.Itoa(d.pages[0].height),
 	}}
 	if d.more {
-		p.Warnings = []sheaf.Warning{{Code: "pages_dropped", Message: "The file has more pages than the first " + strconv.Itoa(maxPages) + ", which were read; split it."}}
+		p.Warnings = []sheaf.Warning{{Code: "pages_dropped", Message: "Only the first " + strconv.Itoa(maxPages) + " pages were read; split the file."}}
 	}
 	return p, nil
 }

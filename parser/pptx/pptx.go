@@ -194,7 +194,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: clean.Counts(d.charts, "charts without figures", d.images, "pictures without a description") + " were not read; set ocr_pictures where they hold text."})
 	}
 	if d.repeated > 0 {
-		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "slides_repeated", Message: fmt.Sprintf("The deck lists slides again and again; each was read %d times at most, and the rest (%d) left out.", maxRepeats, d.repeated)})
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "slides_repeated", Message: fmt.Sprintf("The deck lists slides again and again; each was read %d times at most, and the rest (%d) was left out.", maxRepeats, d.repeated)})
 	}
 	if d.hidden > 0 {
 		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "hidden_slides", Message: fmt.Sprintf("Slides that are hidden in the show (%d) were read like the others.", d.hidden)})

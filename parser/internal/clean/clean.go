@@ -117,7 +117,7 @@ func Readable(s string) bool {
 	return false
 }
 
-// Counts writes two counts at the begin of a sentence, "Charts (1) and pictures (2)",
+// Counts writes two counts at the start of a sentence, "Charts (1) and pictures (2)",
 // and only one if the other is 0.
 func Counts(n int, of string, m int, more string) string {
 	text := ""
