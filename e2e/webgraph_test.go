@@ -165,5 +165,13 @@ func TestSplitOnThePage(t *testing.T) {
 	if got := s.entity("units", "IT"); !strings.HasSuffix(got, "IT by acronym") {
 		t.Errorf("IT is %s", got)
 	}
+	// What is explored stays when documents come, with a way to the current graph.
+	b.run(evaluate(`[...document.querySelectorAll(".graph-near button")].find(e => e.textContent === "Linux").click()`))
+	b.sees(".graph-side h2", "Linux")
+	mustState(t, s.putIn("units", sheaf.NewID(), "more.md", "text/markdown", "# More\n\nSo Linux runs with Kubernetes here. So Linux and Kubernetes stay. So Kubernetes likes Linux.\n"), sheaf.DocSucceeded)
+	b.sees("#view .page-note", "Documents have changed since")
+	b.press("Show the current graph")
+	b.sees(".graph-near", "Kubernetes")
+	b.sees(".graph-side h2", "Linux")
 	b.noErrors()
 }

@@ -9,7 +9,7 @@ export const languages = /** @type {[string, string][]} */ (["ar", "zh", "cs", "
 
 const roles = /** @type {Record<string, string>} */ ({ child: "part of a longer chunk", contents: "table of contents", summary: "summary of its section" });
 
-/** Addresses that a page may lead to: others, such as javascript:, are shown as text. */
+/** Addresses that a page may lead to: others, such as scripts, are shown as text. */
 const leads = /^(https?:|ftp:|mailto:)/i;
 
 /**

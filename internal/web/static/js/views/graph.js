@@ -57,10 +57,13 @@ export async function view({ root, params, query, signal }) {
   let points = new Map();
   /** @type {Part["communities"]} */
   let communities = [];
-  let picked = "", timer = 0, asked = 0;
+  let picked = "", timer = 0, watching = 0, asked = 0;
   /** Names of documents by id. @type {Map<string, string>} */
   const documents = new Map();
-  signal.addEventListener("abort", () => clearTimeout(timer));
+  signal.addEventListener("abort", () => {
+    clearTimeout(timer);
+    clearTimeout(watching);
+  });
 
   // ---- searching ----
   /** @param {string} q @returns {Promise<Entity[]>} */
@@ -130,12 +133,26 @@ export async function view({ root, params, query, signal }) {
     if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is built from names and terms that recur in the documents. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model extract them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
     show();
     void showSplits();
-    // What is empty or being read is looked at again, unless it is explored by now.
-    const shown = picked, again = () => {
-      if (document.hidden) timer = setTimeout(again, 2000);
-      else if (picked === shown) void load(entity);
-    };
-    if (!part.entities.length || part.stale) timer = setTimeout(again, 2000);
+    watch(entity, part, picked);
+  }
+
+  /**
+   * Looks again after a while, since documents change, also just before a graph is
+   * read. A graph that is being explored stays, with a way to the current one.
+   * @param {string} entity @param {Part} part what is shown @param {string} shown the entity selected in it
+   */
+  function watch(entity, part, shown) {
+    clearTimeout(watching);
+    const soon = !part.entities.length || part.stale, hidden = document.hidden;
+    const mine = watching = setTimeout(async () => {
+      /** @type {Part} */
+      const now = soon || hidden ? part : await get(`${base}/graph?limit=1`, signal).catch(() => part);
+      if (signal.aborted || watching !== mine) return;
+      if (hidden || !soon && now.built_at === part.built_at) return watch(entity, part, shown);
+      if (picked === shown) return void load(entity);
+      if (!message.hasChildNodes()) draw(message, el("p", { class: "page-note", role: "status" }, "Documents have changed since. ", button("Show the current graph", () => void load(entities.get(picked)?.name || ""))));
+      watch(entity, part, shown);
+    }, soon || hidden ? 2000 : 15000);
   }
   const edges = () => [...relations.values()].map((r) => /** @type {[string, string, number]} */ ([r.source, r.target, r.weight]));
 
