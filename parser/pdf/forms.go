@@ -150,6 +150,10 @@ func (f *forms) widget(d types.Dict, number int, in inheritedField) {
 				text = state
 			}
 		}
+	case "Sig": // one that is drawn nowhere belongs to the file, not to a page
+		if b := f.rectangle(0, d["Rect"]); b.X0 < b.X1 && b.Y0 < b.Y1 {
+			text = f.signed(in.value)
+		}
 	}
 	if text == "" {
 		return
@@ -209,6 +213,15 @@ func (f *forms) annotations(page int) types.Array {
 	return arrayOf(f.objects, dictOf(f.objects, *types.NewIndirectRef(page, 0))["Annots"])
 }
 
+// stamps are the texts of stamps by their names, those of Acrobat without the # or SB
+// in front (ISO 32000-1, table 181). Others are pictures.
+var stamps = map[string]string{
+	"Accepted": "Accepted", "Approved": "Approved", "NotApproved": "Not approved", "AsIs": "As is", "Completed": "Completed", "Confidential": "Confidential",
+	"Departmental": "Departmental", "Draft": "Draft", "Experimental": "Experimental", "Expired": "Expired", "Final": "Final",
+	"ForComment": "For comment", "ForPublicRelease": "For public release", "InformationOnly": "Information only",
+	"NotForPublicRelease": "Not for public release", "PreliminaryResults": "Preliminary results", "Rejected": "Rejected", "Sold": "Sold", "TopSecret": "Top secret", "Void": "Void",
+}
+
 // typed adds text typed onto the pages, and counts the comments of reviewers.
 func (f *forms) typed() {
 	looked := 0
@@ -229,6 +242,11 @@ func (f *forms) typed() {
 				f.attach(d["FS"])
 			case "FreeText":
 				if text := f.text(d["Contents"]); text != "" {
+					f.add(page, text, d)
+				}
+			case "Stamp":
+				name, _ := f.name(d["Name"])
+				if text := stamps[strings.TrimPrefix(strings.TrimPrefix(name, "#"), "SB")]; text != "" {
 					f.add(page, text, d)
 				}
 			case "Text", "Highlight", "Underline", "Squiggly", "StrikeOut", "Caret":

@@ -103,9 +103,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	} else {
 		if errors.Is(err, errTooLarge) {
-			warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole.", maxInspectBytes>>20)
+			warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole; the values of forms and what is attached, if any, are not read.", maxInspectBytes>>20)
 		} else {
-			warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole.")
+			warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole; the values of forms and what is attached, if any, are not read.")
 		}
 		if err := d.planOutline(ctx, p); err != nil {
 			return nil, err
