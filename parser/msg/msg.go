@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	version = 2 // changes whenever the same file would yield other blocks; see Version
+	version = 3 // changes whenever the same file would yield other blocks; see Version
 	// maxFileBytes is less than the mail message format accepts, since encoding
 	// enlarges attachments by a third.
 	maxFileBytes = 45 << 20
@@ -40,6 +40,7 @@ const (
 	// its own.
 	maxDepth       = 4
 	maxAttachments = 256
+	maxRecipients  = 1_000
 )
 
 // New returns the format. formats finds the reader of mail messages; it is
@@ -93,6 +94,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 type storage struct {
 	streams map[string][]byte
 	folders map[string]*storage
+	numbers map[named]uint32
 }
 
 // read loads the streams of properties, recipients and attachments.
@@ -137,6 +139,7 @@ func read(file *os.File, size int64) (root *storage, err error) {
 	if root.streams["__PROPERTIES_VERSION1.0"] == nil && len(root.streams) == 0 {
 		return nil, invalid("it holds no properties of a message")
 	}
+	root.numbers = root.readNumbers()
 	return root, nil
 }
 
@@ -154,6 +157,7 @@ func (s *storage) folder(name string) *storage {
 
 // Properties of a message ([MS-OXPROPS]).
 const (
+	propClass         = "001A"
 	propSubject       = "0037"
 	propHeaders       = "007D" // PidTagTransportMessageHeaders
 	propSenderName    = "0C1A"
@@ -170,11 +174,16 @@ const (
 	propAttachLong    = "3707"
 	propAttachMime    = "370E"
 	propDisplayName   = "3001"
+	propAddress       = "3003"
+	propSMTPAddress   = "39FE"
 
 	tagSubmitTime   = 0x00390040
 	tagDeliveryTime = 0x0E060040
 	tagCodepage     = 0x3FFD0003
 	tagInternetCPID = 0x3FDE0003
+	tagRecipient    = 0x0C150003 // its kind
+	tagStart        = 0x00600040
+	tagEnd          = 0x00610040
 )
 
 // fixed reads a fixed-length property from the list of properties ([MS-OXMSG] 2.4):
@@ -262,8 +271,9 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 		from = strings.TrimSpace(from + " <" + address + ">")
 	}
 	header("From", from)
-	header("To", s.text(propTo, page))
-	header("Cc", s.text(propCc, page))
+	to, cc := s.recipients(page)
+	header("To", firstOf(to, s.text(propTo, page)))
+	header("Cc", firstOf(cc, s.text(propCc, page)))
 	header("Subject", s.text(propSubject, page))
 	header("Message-Id", s.text(propMessageID, page))
 	date := ""
@@ -280,31 +290,26 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 		}
 	}
 	header("Date", date)
-	// A boundary that content cannot contain: base64 has no such line.
-	boundary := "=_sheaf_" + strconv.Itoa(depth)
-	fmt.Fprintf(b, "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=%q\r\n\r\n", boundary)
-	part := func(contentType, disposition string, content []byte) {
-		fmt.Fprintf(b, "--%s\r\nContent-Type: %s\r\n", boundary, contentType)
-		if disposition != "" {
-			fmt.Fprintf(b, "Content-Disposition: %s\r\n", disposition)
-		}
-		b.WriteString("Content-Transfer-Encoding: base64\r\n\r\n")
-		for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(content)), 76) {
-			b.Write(append(line, "\r\n"...))
-		}
+	m := mixed{b, "=_sheaf_" + strconv.Itoa(depth)}
+	m.begin("mixed", "MIME-Version: 1.0\r\n")
+	if facts := s.facts(page); facts != "" {
+		m.part("text/plain; charset=utf-8", "", []byte(facts))
 	}
-	if text := s.text(propBody, page); strings.TrimSpace(text) != "" {
-		part("text/plain; charset=utf-8", "", []byte(text))
-	} else if html, ok := s.streams[propHTML+"0102"]; ok {
-		part("text/html; charset=utf-8", "", []byte(decode(html, s.codepage(tagInternetCPID, tagCodepage))))
-	} else if html := s.text(propHTML, page); html != "" {
-		part("text/html; charset=utf-8", "", []byte(html))
-	} else if body, err := rtf.Decompress(s.streams[propRTF+"0102"]); err == nil { // a damaged one is ignored
-		if text, html := rtf.Text(body); html {
-			part("text/html; charset=utf-8", "", []byte(text))
-		} else if strings.TrimSpace(text) != "" {
-			part("text/plain; charset=utf-8", "", []byte(text))
-		}
+	text, html := s.body(page)
+	body := m
+	if text != "" && html != nil { // the mail message format chooses
+		body.boundary += "_body"
+		fmt.Fprintf(b, "--%s\r\n", m.boundary)
+		body.begin("alternative", "")
+	}
+	if text != "" {
+		body.part("text/plain; charset=utf-8", "", []byte(text))
+	}
+	if html != nil {
+		body.part("text/html; charset=utf-8", "", html)
+	}
+	if body != m {
+		body.end()
 	}
 	for _, name := range s.attachments() {
 		a := s.folders[name]
@@ -313,30 +318,107 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 			if depth >= maxDepth {
 				continue
 			}
-			var m bytes.Buffer
-			inner.write(&m, depth+1)
-			part("application/octet-stream", attachment(firstOf(title, "message")+".eml"), m.Bytes())
+			var of bytes.Buffer
+			inner.numbers = s.numbers
+			inner.write(&of, depth+1)
+			m.part("application/octet-stream", attachment(firstOf(title, "message")+".eml"), of.Bytes())
 			continue
 		}
-		contentType := "application/octet-stream"
-		if t, _, err := mime.ParseMediaType(a.text(propAttachMime, page)); err == nil && !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(t, "message/") {
+		content, contentType := a.streams[propAttachData+"0102"], "application/octet-stream"
+		t, _, err := mime.ParseMediaType(a.text(propAttachMime, page))
+		switch {
+		case t == "multipart/signed" && text == "" && html == nil: // the message itself, with its own header ([MS-OXOSMIME] 2.1.3)
+			fmt.Fprintf(b, "--%s\r\n%s\r\n", m.boundary, content)
+			continue
+		case err == nil && !strings.HasPrefix(t, "multipart/") && !strings.HasPrefix(t, "message/"):
 			contentType = t
 		}
-		part(contentType, attachment(title), a.streams[propAttachData+"0102"])
+		m.part(contentType, attachment(title), content)
 	}
-	fmt.Fprintf(b, "--%s--\r\n", boundary)
+	m.end()
+}
+
+// mixed writes the parts of a message between lines with its boundary, which content
+// cannot contain: base64 has no such line.
+type mixed struct {
+	to       *bytes.Buffer
+	boundary string
+}
+
+func (m mixed) begin(kind, header string) {
+	fmt.Fprintf(m.to, "%sContent-Type: multipart/%s; boundary=%q\r\n\r\n", header, kind, m.boundary)
+}
+
+func (m mixed) part(contentType, disposition string, content []byte) {
+	fmt.Fprintf(m.to, "--%s\r\nContent-Type: %s\r\n", m.boundary, contentType)
+	if disposition != "" {
+		fmt.Fprintf(m.to, "Content-Disposition: %s\r\n", disposition)
+	}
+	m.to.WriteString("Content-Transfer-Encoding: base64\r\n\r\n")
+	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(content)), 76) {
+		m.to.Write(append(line, "\r\n"...))
+	}
+}
+
+func (m mixed) end() { fmt.Fprintf(m.to, "--%s--\r\n", m.boundary) }
+
+// body returns the plain text and the HTML of a message; nil for no HTML.
+func (s *storage) body(page string) (text string, html []byte) {
+	if text = s.text(propBody, page); strings.TrimSpace(text) == "" {
+		text = ""
+	}
+	if b, ok := s.streams[propHTML+"0102"]; ok {
+		return text, []byte(decode(b, s.codepage(tagInternetCPID, tagCodepage)))
+	}
+	if t := s.text(propHTML, page); t != "" {
+		return text, []byte(t)
+	}
+	rich, err := rtf.Decompress(s.streams[propRTF+"0102"])
+	if err != nil { // a damaged one is ignored
+		return text, nil
+	}
+	if t, isHTML := rtf.Text(rich); isHTML {
+		html = []byte(t)
+	} else if text == "" {
+		text = strings.TrimSpace(t)
+	}
+	return text, html
+}
+
+// recipients lists those a message is to, and those who get a copy, with addresses.
+func (s *storage) recipients(page string) (to, cc string) {
+	var lists [3][]string // by kind: others, To, Cc
+	for _, name := range s.numbered("__recip_version1.0_#", maxRecipients) {
+		r := s.folders[name]
+		who, address := r.text(propDisplayName, page), r.text(propSMTPAddress, page)
+		if plain := r.text(propAddress, page); address == "" && strings.Contains(plain, "@") {
+			address = plain
+		}
+		if who = strings.Trim(who, "' "); who == "" || who == address {
+			who = address
+		} else if address != "" {
+			who += " <" + address + ">"
+		}
+		if kind, _ := r.fixed(tagRecipient); kind&0xF < uint64(len(lists)) && who != "" {
+			lists[kind&0xF] = append(lists[kind&0xF], who)
+		}
+	}
+	return strings.Join(lists[1], ", "), strings.Join(lists[2], ", ")
 }
 
 // attachments lists the attachment folders in order.
-func (s *storage) attachments() []string {
+func (s *storage) attachments() []string { return s.numbered("__attach_version1.0_#", maxAttachments) }
+
+// numbered lists at most n folders of a kind in order.
+func (s *storage) numbered(kind string, n int) []string {
 	var out []string
 	for name := range s.folders {
-		if strings.HasPrefix(name, "__attach_version1.0_#") {
+		if strings.HasPrefix(name, kind) {
 			out = append(out, name)
 		}
 	}
 	slices.Sort(out) // numbered in hexadecimal, of equal length
-	return out[:min(len(out), maxAttachments)]
+	return out[:min(len(out), n)]
 }
 
 func attachment(name string) string {

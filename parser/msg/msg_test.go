@@ -107,6 +107,88 @@ func TestBodyInHTMLIsRead(t *testing.T) {
 	}
 }
 
+// lines are the texts of a message's blocks.
+func lines(t *testing.T, content []byte) string {
+	t.Helper()
+	_, units, err := formattest.Read(t, New(registry), content, options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, u := range units {
+		for _, b := range u.Blocks {
+			out = append(out, b.Text)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// The list of names has no addresses; that of recipients has, also of Exchange.
+func TestRecipientsHaveAddresses(t *testing.T) {
+	recipient := func(n int, kind uint64, texts ...string) *formattest.Node {
+		folder := formattest.Folder(fmt.Sprintf("__recip_version1.0_#%08X", n), fixedProps(8, 0x30000003, 1, tagRecipient, kind))
+		for i := 0; i+1 < len(texts); i += 2 {
+			folder.Children = append(folder.Children, unicodeText(texts[i], texts[i+1]))
+		}
+		return folder
+	}
+	got := lines(t, formattest.Compound(formattest.Folder("Root Entry", fixedProps(32), unicodeText("0E04", "Bob; Cora"), unicodeText("1000", "Hello."),
+		recipient(0, 1, "3001", "Bob", "3003", "/O=EXAMPLE/CN=BOB", "39FE", "bob@example.org"),
+		recipient(1, 1, "3001", "'cora@example.org'", "3003", "cora@example.org"),
+		recipient(2, 2, "3001", "Dora", "3003", "dora@example.org"),
+		recipient(3, 3, "3001", "Unseen", "3003", "unseen@example.org"),
+	)))
+	if want := "To: Bob <bob@example.org>, cora@example.org\nCc: Dora <dora@example.org>\nHello."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Of two bodies the mail message format chooses, as it does in other mail.
+func TestTheBodyThatSaysMoreIsRead(t *testing.T) {
+	mail := func(html string) []byte {
+		return formattest.Compound(formattest.Folder("Root Entry", fixedProps(32), unicodeText("0037", "x"), unicodeText("1000", "Your program cannot show this message, see it on the web."), formattest.Stream("__substg1.0_10130102", []byte(html))))
+	}
+	if got := lines(t, mail("<p>The pump in hall seven was replaced on Monday; the old one goes back to its maker.</p>")); !strings.Contains(got, "hall seven") {
+		t.Errorf("%q", got)
+	}
+	if got := lines(t, mail("<p>Your program cannot show this message, see it on <b>the web</b>.</p>")); !strings.HasSuffix(got, "on the web.") || strings.Count(got, "program") != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// A signed message lies in its only attachment, with its own header.
+func TestSignedMessagesAreOpened(t *testing.T) {
+	got := lines(t, formattest.Compound(formattest.Folder("Root Entry", fixedProps(32), unicodeText("001A", "IPM.Note.SMIME.MultipartSigned"), unicodeText("0037", "x"),
+		formattest.Folder("__attach_version1.0_#00000000", fixedProps(8), unicodeText("3707", "smime.p7m"), unicodeText("370E", "multipart/signed"),
+			formattest.Stream("__substg1.0_37010102", []byte("Content-Type: multipart/signed; protocol=\"application/x-pkcs7-signature\"; boundary=q\r\n\r\n--q\r\nContent-Type: text/plain\r\n\r\nThe signed text.\r\n--q\r\nContent-Type: application/x-pkcs7-signature\r\n\r\nMII\r\n--q--\r\n"))))))
+	if !strings.Contains(got, "The signed text.") {
+		t.Errorf("%q", got)
+	}
+}
+
+// What an appointment and a contact say is in properties that each file numbers itself.
+func TestFactsOfAppointmentsAndContactsAreRead(t *testing.T) {
+	numbers := func(set string, ids ...uint32) *formattest.Node {
+		entries := binary.LittleEndian.AppendUint64(nil, 1|5<<48) // of another set
+		for i, id := range ids {
+			entries = binary.LittleEndian.AppendUint32(entries, id)
+			entries = binary.LittleEndian.AppendUint16(entries, 4<<1)
+			entries = binary.LittleEndian.AppendUint16(entries, uint16(0x20+i))
+		}
+		return formattest.Folder("__nameid_version1.0", formattest.Stream("__substg1.0_00020102", []byte(strings.Repeat("x", 16)+set)), formattest.Stream("__substg1.0_00030102", entries))
+	}
+	got := lines(t, formattest.Compound(formattest.Folder("Root Entry", fixedProps(32, 0x80200040, sent, tagEnd, sent+36_000_000_000), numbers(setAppointment, 0x820D, 0x8208),
+		unicodeText("001A", "IPM.Appointment"), unicodeText("0037", "Tea"), unicodeText("8021", "The garden"), unicodeText("1000", "Bring cake."))))
+	if want := "Subject: Tea\nStart: 2026-03-04 05:06 UTC\nEnd: 2026-03-04 06:06 UTC\nLocation: The garden\nBring cake."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	got = lines(t, formattest.Compound(formattest.Folder("Root Entry", fixedProps(32), numbers(setAddress, 0x8083),
+		unicodeText("001A", "IPM.Contact"), unicodeText("0037", "Ann Pear"), unicodeText("3001", "Ann Pear"), unicodeText("3A16", "Orchard Ltd"), unicodeText("8020", "ann@example.org"), unicodeText("3A1C", "+47 1234"))))
+	if want := "Subject: Ann Pear\nName: Ann Pear\nCompany: Orchard Ltd\nEmail: ann@example.org\nMobile phone: +47 1234"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestBodyInRichTextIsRead(t *testing.T) {
 	packed := func(rtf string) *formattest.Node {
 		b := binary.LittleEndian.AppendUint32(nil, uint32(12+len(rtf)))
