@@ -214,19 +214,26 @@ func frontMatter(src []byte) (map[string]string, []byte) {
 	if !ok {
 		return meta, src
 	}
-	end := bytes.Index(body, []byte("\n---"))
-	if end < 0 || end > 64<<10 {
-		return meta, src
+	end := 0 // of an empty block
+	if !bytes.HasPrefix(body, []byte("---")) {
+		if end = bytes.Index(body, []byte("\n---")) + 1; end == 0 || end > 64<<10 {
+			return meta, src
+		}
 	}
-	rest := body[end+4:]
+	rest := body[end+3:]
 	if i := bytes.IndexByte(rest, '\n'); i >= 0 && len(bytes.TrimSpace(rest[:i])) == 0 {
 		rest = rest[i+1:]
 	} else if len(bytes.TrimSpace(rest)) > 0 {
 		return meta, src
 	}
+	for line := range bytes.Lines(body[:end]) {
+		if !isYAML(line) {
+			return meta, src // two rules with text between them
+		}
+	}
 	names := map[string]string{"title": "title", "author": "author", "authors": "author", "description": "description", "date": "created", "lang": "language", "language": "language",
 		"keywords": "keywords", "tags": "keywords", "updated": "modified", "lastmod": "modified", "category": "category", "subtitle": "subject"}
-	for line := range bytes.Lines(body[:end+1]) {
+	for line := range bytes.Lines(body[:end]) {
 		k, v, ok := bytes.Cut(line, []byte(":"))
 		if !ok || len(k) == 0 || k[0] == ' ' || k[0] == '#' || k[0] == '-' {
 			continue
@@ -237,6 +244,16 @@ func frontMatter(src []byte) (map[string]string, []byte) {
 		}
 	}
 	return meta, rest
+}
+
+// isYAML reports whether a line can be one of plain YAML: an entry with a key of a few
+// words, a part of one, or a comment.
+func isYAML(line []byte) bool {
+	if s := bytes.TrimSpace(line); len(s) == 0 || bytes.IndexByte([]byte(" \t#-[]{}"), line[0]) >= 0 {
+		return true
+	}
+	key, _, ok := bytes.Cut(line, []byte(":"))
+	return ok && len(key) <= 64 && bytes.Count(key, []byte(" ")) < 3
 }
 
 type walker struct {

@@ -74,3 +74,30 @@ func FuzzRead(f *testing.F) {
 		_, _, _ = formattest.Read(t, New(), b, options, nil) // it checks what it reads
 	})
 }
+
+// Only what can be YAML is front matter: two rules may have text between them.
+func TestFrontMatterIsToldFromText(t *testing.T) {
+	for src, want := range map[string]string{
+		"---\n---\n\n# Start\n\nText.\n\n---\n\nMore.\n":               "Start|Text.|More.",
+		"---\nThe first slide.\n\n---\n\nThe second.\n":                 "The first slide.|The second.",
+		"---\n# a comment\ntitle: x\nlist:\n- one\n  two\n---\nText.\n": "Text.",
+		"---\ntitle: x\n---": "",
+		"---\n---\n":         "",
+	} {
+		meta, rest := frontMatter([]byte(src))
+		_, units, err := formattest.Read(t, New(), append([]byte(src), "\nEnd.\n"...), parser.Options{Name: "a.md", MediaType: parser.MediaMarkdown}, nil)
+		if err != nil {
+			t.Errorf("%q: %v", src, err)
+			continue
+		}
+		var got []string
+		for _, u := range units {
+			for _, b := range u.Blocks {
+				got = append(got, b.Text)
+			}
+		}
+		if strings.Join(got, "|") != strings.TrimPrefix(want+"|End.", "|") {
+			t.Errorf("%q: %q (%q, %q)", src, got, meta, rest)
+		}
+	}
+}
