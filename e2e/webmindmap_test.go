@@ -59,5 +59,14 @@ func TestMindMapOnThePage(t *testing.T) {
 	b.sees(".map-tree", "Pond 3")
 	b.press("all documents")
 	b.wait("the whole", `document.querySelector(".map-tree .map-label").textContent === "maps"`)
+	// A page that is open while the map is made shows it.
+	s.newDataset("slow", false)
+	mustState(t, s.putIn("slow", sheaf.NewID(), "ponds.md", "text/markdown", ponds("egret")), sheaf.DocSucceeded)
+	s.post("/v1/datasets/slow:pause", nil, nil)
+	s.post("/v1/datasets/slow/mindmap", map[string]any{}, nil)
+	b.open("/datasets/slow/mindmap")
+	b.sees("#view .empty", "One is being built")
+	s.post("/v1/datasets/slow:resume", nil, nil)
+	b.sees(".map-tree", "ponds.md")
 	b.noErrors()
 }

@@ -7,6 +7,7 @@ import { announce, button, draw, el, empty, grid, name, svg, trouble } from "../
 import { settle } from "../forces.js";
 import { number, plural, time } from "../format.js";
 import { go, note, title } from "../nav.js";
+import { repeat } from "../repeat.js";
 import { sheet } from "../sheet.js";
 
 /** @typedef {{document_id: string, chunk_id: string, pages?: number[]}} Source */
@@ -17,6 +18,9 @@ import { sheet } from "../sheet.js";
 
 /** Points that are drawn at once, those of the first look, and neighbours of one click. */
 const most = 200, first = 80, neighbours = 40;
+
+/** How soon a graph is looked at again that is empty or being made, and another one, in milliseconds. */
+const changing = 2000, settled = 15000;
 
 /** Labels beside points, beyond those of the chosen one and its neighbours. */
 const labels = 45;
@@ -57,13 +61,13 @@ export async function view({ root, params, query, signal }) {
   let points = new Map();
   /** @type {Part["communities"]} */
   let communities = [];
-  let picked = "", timer = 0, watching = 0, asked = 0;
+  /** What was read last. @type {Part|null} */
+  let current = null;
+  /** Entities: the one to read, the one that was read, and the selected one. */
+  let wanted = "", shown = "", picked = "";
+  let asked = 0, retry = settled;
   /** Names of documents by id. @type {Map<string, string>} */
   const documents = new Map();
-  signal.addEventListener("abort", () => {
-    clearTimeout(timer);
-    clearTimeout(watching);
-  });
 
   // ---- searching ----
   /** @param {string} q @returns {Promise<Entity[]>} */
@@ -101,31 +105,53 @@ export async function view({ root, params, query, signal }) {
   // ---- reading ----
   /** @param {string} entity "" for the most central ones @param {number} limit @returns {Promise<Part|null>} */
   async function read(entity, limit) {
-    clearTimeout(timer);
     try {
       const part = await get(`${base}/graph?${new URLSearchParams({ ...(entity ? { entity } : {}), limit: String(limit) })}`, signal);
       message.replaceChildren();
       return part;
     } catch (e) {
+      retry = settled;
       if (aborted(e) || signal.aborted) return null;
       if (e instanceof ApiError && e.code === "graph_building") {
+        retry = Math.max(1, e.retryAfter) * 1000;
         draw(message, el("p", { class: "page-note", role: "status" }, "The graph is being built from the chunks and will appear here."));
-        timer = setTimeout(() => void load(new URLSearchParams(location.search).get("entity") || ""), Math.max(1, e.retryAfter) * 1000);
       } else draw(message, trouble(e), entity ? el("p", {}, el("a", { href: location.pathname }, "Show the most central entities")) : "");
       return null;
     }
   }
   const keyOf = (/** @type {Relation} */ r) => `${r.source}\n${r.target}`;
 
+  // Documents change, also just before a graph is read. One that is being explored
+  // stays, with a way to the current one.
+  const look = repeat(signal, async () => {
+    const was = current;
+    if (was && was.entities.length && !was.stale) {
+      const now = await get(`${base}/graph?limit=1`, signal).catch(() => was);
+      if (now.built_at === was.built_at) return settled;
+    }
+    if (!was || picked === shown) return readAnew();
+    if (!message.hasChildNodes()) draw(message, el("p", { class: "page-note", role: "status" }, "Documents have changed since. ", button("Show the current graph", () => void load(entities.get(picked)?.name || ""))));
+    return settled;
+  });
+
   /** @param {string} entity */
-  async function load(entity) {
-    const part = await read(entity, first);
+  function load(entity) {
+    wanted = entity;
+    current = null;
+    return look();
+  }
+
+  /** Shows what is wanted, and answers when to look again. */
+  async function readAnew() {
+    const entity = wanted, part = await read(entity, first);
+    if (entity !== wanted) return changing; // another was chosen meanwhile
+    current = part;
     body.hidden = table.hidden = legend.hidden = !part || !part.entities.length;
-    if (!part) return;
+    if (!part) return retry;
     entities = new Map(part.entities.map((e) => [e.id, e]));
     relations = new Map(part.relations.map((r) => [keyOf(r), r]));
     communities = part.communities;
-    picked = entity && part.entities[0] ? part.entities[0].id : "";
+    picked = shown = entity && part.entities[0] ? part.entities[0].id : "";
     points = settle([...entities.keys()], edges(), new Map(), picked || undefined);
     const t = part.total;
     draw(facts, `${plural(t.entities, "entity", "entities")}, ${plural(t.relations, "relation")}, ${plural(t.communities, "community", "communities")} · made `, time(part.built_at), part.stale ? " · documents have changed since; updating" : "",
@@ -133,26 +159,7 @@ export async function view({ root, params, query, signal }) {
     if (!part.entities.length) draw(message, empty("No entities yet", el("p", {}, "The graph is built from names and terms that recur in the documents. ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}` }, "Add documents"), ", or have a language model extract them in ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs?start=graphrag` }, "a run"), ".")));
     show();
     void showSplits();
-    watch(entity, part, picked);
-  }
-
-  /**
-   * Looks again after a while, since documents change, also just before a graph is
-   * read. A graph that is being explored stays, with a way to the current one.
-   * @param {string} entity @param {Part} part what is shown @param {string} shown the entity selected in it
-   */
-  function watch(entity, part, shown) {
-    clearTimeout(watching);
-    const soon = !part.entities.length || part.stale, hidden = document.hidden;
-    const mine = watching = setTimeout(async () => {
-      /** @type {Part} */
-      const now = soon || hidden ? part : await get(`${base}/graph?limit=1`, signal).catch(() => part);
-      if (signal.aborted || watching !== mine) return;
-      if (hidden || !soon && now.built_at === part.built_at) return watch(entity, part, shown);
-      if (picked === shown) return void load(entity);
-      if (!message.hasChildNodes()) draw(message, el("p", { class: "page-note", role: "status" }, "Documents have changed since. ", button("Show the current graph", () => void load(entities.get(picked)?.name || ""))));
-      watch(entity, part, shown);
-    }, soon || hidden ? 2000 : 15000);
+    return part.entities.length && !part.stale ? settled : changing;
   }
   const edges = () => [...relations.values()].map((r) => /** @type {[string, string, number]} */ ([r.source, r.target, r.weight]));
 

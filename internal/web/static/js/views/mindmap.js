@@ -4,31 +4,39 @@ import { ApiError, datasetPath, documentPath, download, get } from "../api.js";
 import { datasetHead } from "../datasetparts.js";
 import { announce, button, el, empty, icon, name } from "../dom.js";
 import { plural } from "../format.js";
-import { go, title } from "../nav.js";
+import { frame, go, title } from "../nav.js";
+import { repeat } from "../repeat.js";
 import { sheet } from "../sheet.js";
 
 /** @typedef {{label: string, document_id?: string, chunks?: string[], pages?: number[], children?: MapNode[]}} MapNode */
+
+/** How often it is seen whether a map is made, in milliseconds. */
+const pace = 2000;
 
 /** Levels that are open at first. */
 const openLevels = 2;
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
-  const base = datasetPath(params.ds), of = query.get("document") || "";
+  const base = datasetPath(params.ds), of = query.get("document") || "", runsPath = `${base}/runs?kind=mindmap&limit=20`;
   /** @type {[import("../types.js").Dataset, {items: import("../types.js").DatasetRun[]}, any, any]} */
-  const [ds, runs, doc] = await Promise.all([get(base, signal), get(`${base}/runs?kind=mindmap&limit=20`, signal), of ? get(documentPath(params.ds, of), signal) : null, sheet("/flows.css")]);
+  const [ds, runs, doc] = await Promise.all([get(base, signal), get(runsPath, signal), of ? get(documentPath(params.ds, of), signal) : null, sheet("/flows.css")]);
   title(`${doc ? doc.name : ds.name}, mind map`);
   const path = `${base}/mindmap${of ? `?document=${encodeURIComponent(of)}` : ""}`, file = (/** @type {string} */ format) => `${path}${of ? "&" : "?"}format=${format}`;
   const start = () => go(`/datasets/${encodeURIComponent(params.ds)}/runs?start=mindmap`);
+  const making = (/** @type {import("../types.js").DatasetRun|undefined} */ r) => !!r && ["queued", "running"].includes(r.state);
   /** @type {MapNode|null} */
-  const map = !runs.items.length ? null : await get(path, signal).catch((e) => {
+  const map = runs.items.every(making) ? null : await get(path, signal).catch((e) => {
     if (e instanceof ApiError && e.code === "no_mindmap") return null;
     throw e;
   });
   if (!map) {
-    const going = ["queued", "running"].includes(runs.items[0]?.state);
     root.replaceChildren(...datasetHead(params.ds, ds.name, "mindmap"), empty("No mind map yet", el("p", {}, "A run builds it from the headings and key phrases of the documents, with or without a language model."),
-      going ? el("p", {}, "One is being built: ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "see its progress"), ".") : button("Create…", start, { class: "primary" })));
+      making(runs.items[0]) ? el("p", {}, "One is being built: ", el("a", { href: `/datasets/${encodeURIComponent(params.ds)}/runs` }, "see its progress"), ".") : button("Create…", start, { class: "primary" })));
+    if (making(runs.items[0])) await repeat(signal, async () => {
+      if (!making((await get(runsPath, signal).catch(() => runs)).items[0])) frame.show();
+      return pace;
+    })();
     return;
   }
   const said = (/** @type {string} */ to) => void download(file(to === "md" ? "markdown" : to), `${(doc ? doc.name : ds.name).slice(0, 100)}.${to}`).catch((e) => announce(e.message));
