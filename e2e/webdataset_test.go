@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -30,6 +31,7 @@ func TestDatasetPage(t *testing.T) {
 		{"back keeps the place, the selection and the focus", testBackKeepsPlace},
 		{"the preview follows the row", testPeek},
 		{"settings are explained, changed and applied", testDatasetSettings},
+		{"what is refused is said", testRefusedClick},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.t, s.t = t, t
@@ -38,6 +40,24 @@ func TestDatasetPage(t *testing.T) {
 		})
 		b.t, s.t = t, t
 	}
+}
+
+// testRefusedClick: a click that the server refuses never looks as if it had done
+// nothing, also where a view has no place for errors.
+func testRefusedClick(t *testing.T, s *service, b *browser) {
+	s.newDataset("passing", false)
+	b.open("/datasets")
+	if resp, body := s.request(http.MethodDelete, "/v1/datasets/passing", ""); resp.StatusCode >= 300 {
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	b.run(evaluate(`document.querySelector('button[aria-label="Pause passing"]').click()`))
+	b.sees(".fault", "There is no dataset")
+	b.checkEverywhere(axe(t), "a refusal")
+	b.press("Close")
+	b.wait("no refusal", `!document.querySelector(".fault")`)
+	b.mu.Lock()
+	b.faults = nil // the refusal is logged
+	b.mu.Unlock()
 }
 
 // fits fails when the page is wider than a narrow window.

@@ -1,6 +1,6 @@
 // @ts-check
 /** The frame: addresses, navigation, keys of the keyboard, the API key. */
-import { ApiError, get, key, keyStays, onUnauthorized, setKey } from "./api.js";
+import { aborted, ApiError, get, key, keyStays, onUnauthorized, setKey } from "./api.js";
 import { dialog } from "./dialog.js";
 import { button, byId, el, empty, trouble } from "./dom.js";
 import { listenToKeys } from "./keys.js";
@@ -44,6 +44,7 @@ async function show() {
   if (path === current.path && current.view?.update) return current.view.update(query);
   const first = current.path === "";
   current.stop.abort();
+  showFault();
   const stop = new AbortController();
   Object.assign(current, { path, params: {}, view: undefined, stop });
   const root = byId("view");
@@ -143,6 +144,17 @@ byId("search").addEventListener("submit", (e) => {
 byId("key").addEventListener("click", async () => {
   if (await askKey()) location.reload();
 });
+
+// What no view shows: a click that the server refuses must not look as if nothing happened.
+window.addEventListener("unhandledrejection", (e) => {
+  if (!aborted(e.reason)) showFault(e.reason);
+});
+
+/** @param {unknown} [err] nothing takes away what is shown */
+function showFault(err) {
+  document.querySelector(".fault")?.remove();
+  if (err) document.body.append(el("div", { class: "fault" }, trouble(err), button("Close", () => showFault())));
+}
 
 window.addEventListener("popstate", () => {
   current.back = true;
