@@ -78,7 +78,7 @@ func FuzzRead(f *testing.F) {
 // Only what can be YAML is front matter: two rules may have text between them.
 func TestFrontMatterIsToldFromText(t *testing.T) {
 	for src, want := range map[string]string{
-		"---\n---\n\n# Start\n\nText.\n\n---\n\nMore.\n":               "Start|Text.|More.",
+		"---\n---\n\n# Start\n\nText.\n\n---\n\nMore.\n":                "Start|Text.|More.",
 		"---\nThe first slide.\n\n---\n\nThe second.\n":                 "The first slide.|The second.",
 		"---\n# a comment\ntitle: x\nlist:\n- one\n  two\n---\nText.\n": "Text.",
 		"---\ntitle: x\n---": "",
