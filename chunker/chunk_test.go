@@ -626,6 +626,23 @@ func TestChunksCarryTheAddressesTheyLeadTo(t *testing.T) {
 			}
 		}
 	}
+	// Where each row is a chunk, it has its own.
+	for _, method := range []string{"table", "qa", "tag"} {
+		chunks, err := Chunk(t.Context(), input(sheaf.ParseConfig{ChunkMethod: sheaf.Set(method)}, []sheaf.Block{bare}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		with := 0
+		for _, c := range chunks {
+			if c.Metadata[sheaf.MetadataLinks] != "" {
+				with++
+			}
+		}
+		// The header's go with the first row, and with a chunk of its own where it may be a pair.
+		if want := map[string]int{"table": 2, "qa": 3, "tag": 3}[method]; len(chunks) < 40 || with != want {
+			t.Errorf("%s: %d of %d chunks carry links", method, with, len(chunks))
+		}
+	}
 	many := para("word")
 	for i := range 100 {
 		many.Links = append(many.Links, sheaf.Link{End: 4, URI: fmt.Sprintf("https://example.org/%d", i%50)})

@@ -238,6 +238,9 @@ func (a *addresses) of(p *segment) {
 // rows is the segment's row of a table as links refer to it, with the header for the
 // first.
 func (p *segment) rows() (from, to int) {
+	if p.row < 0 {
+		return 0, 1
+	}
 	to = p.row
 	if p.block.Table.Columns != nil {
 		to++

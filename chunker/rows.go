@@ -157,5 +157,8 @@ func (s *splitter) record(b *sheaf.Block, i int, r record) {
 		p.after = borderHard // each fills a chunk
 		p.record = &r
 		p.page, p.boxes = rowPlace(b, max(i, 0))
+		if p.row = i + 1; i < 0 {
+			p.row = -1
+		}
 	}
 }

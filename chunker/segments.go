@@ -44,7 +44,7 @@ type segment struct {
 	path       []string // headings in force
 	floor      int      // lowest level of a heading so far, 0 before the first: see sheaf.Floor
 	page       int      // of a table row; 0 means the block's
-	row        int      // of a table's rows, from 1; 0 means none of them
+	row        int      // of a table's rows, from 1; -1 is the header as a row, and 0 none of them
 	boxes      []sheaf.Box
 	start, end int          // of the text in block.Text; 0, 0 in tables
 	spans      []sheaf.Span // of the block, including those in the text
@@ -127,7 +127,7 @@ func split(in Input, set options) []segment {
 			}
 			p.block, p.path, p.floor = b, s.path, s.floor
 			p.spans = spans(p.start, p.end)
-			if p.row > 0 {
+			if p.row != 0 {
 				p.links = links(p.rows())
 			} else {
 				p.links = links(p.start, p.end)

@@ -95,7 +95,7 @@ func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.
 	if width == 0 {
 		width = len(d.hint.Types)
 	}
-	e := rowio.Emitter{Emit: emit, Name: r.Name, Columns: r.Columns, Types: coltype.Unpack(d.hint.Types, max(width, len(d.hint.Types)))}
+	e := rowio.Emitter{Emit: emit, Name: r.Name, Columns: r.Columns, Types: coltype.Unpack(d.hint.Types, max(width, len(d.hint.Types))), Links: d.hint.Links}
 	for {
 		n, row, err := r.Next()
 		if err == io.EOF {

@@ -79,7 +79,8 @@ type workbook struct {
 
 	besides besides
 
-	unsolved map[string]int // formulas without a stored result, by part of the sheet
+	unsolved map[string]int        // formulas without a stored result, by part of the sheet
+	links    map[string]*addresses // behind the cells, by part of the sheet
 }
 
 // stringTable holds the shared strings in one block: a million small strings would
@@ -472,6 +473,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		w.unsolved = map[string]int{}
 	}
 	w.unsolved[sh.part] = 0
+	links := w.addresses(sh.part)
 	var (
 		s       = xmlscan.New(p)
 		row     []string
@@ -483,6 +485,8 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		value   []byte
 		in      bool // inside a value's text
 		formula bool // the cell has one
+		inside  bool // its text
+		code    []byte
 		inData  bool
 		held    [][]string // rows waiting for the merged cells, nil once abandoned
 		numbers []int
@@ -547,7 +551,7 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 				if col = column(s.AttrBytes("r")); col < 0 {
 					col = next
 				}
-				kind, value, formula = 'n', value[:0], false
+				kind, value, formula, code = 'n', value[:0], false, code[:0]
 				if t := s.AttrBytes("t"); len(t) > 0 {
 					switch string(t) {
 					case "inlineStr":
@@ -561,10 +565,17 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 				style, _ = strconv.Atoi(string(s.AttrBytes("s")))
 			case "v", "t":
 				in = inData
-			case "rPh", "f":
-				formula = formula || inData && s.Name()[0] == 'f'
+			case "f":
+				formula, inside = formula || inData, inData
+			case "rPh":
 				if err := s.Skip(); err != nil {
 					return damaged(sh.part, err)
+				}
+			case "hyperlink": // these follow the rows
+				if hold {
+					links.area(s.Attr("ref"), w.z.Rels(sh.part)[s.RelID()])
+				} else {
+					links.lost++
 				}
 			case "mergeCell":
 				if m, ok := area(string(s.AttrBytes("ref"))); ok && len(merges) < 100_000 {
@@ -574,12 +585,19 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 		case xmlscan.Text:
 			if in && len(value) < rowio.MaxCellBytes {
 				value = append(value, s.Text()...)
+			} else if inside && len(code) < maxFormula {
+				code = append(code, s.Text()...)
 			}
 		case xmlscan.End:
 			switch string(s.Name()) {
 			case "v", "t":
 				in = false
+			case "f":
+				inside = false
 			case "c":
+				if inData && len(code) > 0 {
+					links.add(number, addressIn(string(code)))
+				}
 				if !inData || col >= rowio.MaxColumns {
 					continue
 				}

@@ -114,7 +114,7 @@ func (d *document) rows(ctx context.Context, i int, on func(number int, row []st
 
 // pass reads all visible sheets. table is called at the first row of each, then row
 // for each of its rows with its number in the document.
-func (d *document) pass(ctx context.Context, table func(name string, columns []string) error, row func(n int, r []string) error) (rows int, warnings []sheaf.Warning, err error) {
+func (d *document) pass(ctx context.Context, table func(name string, columns []string) error, row func(n int, r, links []string) error) (rows int, warnings []sheaf.Warning, err error) {
 	if err := d.w.readStrings(ctx); err != nil {
 		return 0, nil, err
 	}
@@ -138,12 +138,12 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 		var first [][]string // rows buffered until the header is known
 		var numbers []int    // their numbers in the sheet
 		begun := false
-		put := func(r []string) error {
+		put := func(r, links []string) error {
 			if rows++; rows > rowio.MaxRows {
 				return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The workbook has more than %d rows; split it into smaller files.", rowio.MaxRows)
 			}
 			types.Row(r)
-			return row(rows, r)
+			return row(rows, r, links)
 		}
 		begin := func() error {
 			begun = true
@@ -160,7 +160,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 			}
 			for i, r := range first {
 				if i != at {
-					if err := put(r); err != nil {
+					if err := put(r, d.w.links[sh.part].of(numbers[i])); err != nil {
 						return err
 					}
 				}
@@ -170,7 +170,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 		}
 		err := d.rows(ctx, i, func(number int, r []string) error {
 			if begun {
-				return put(r)
+				return put(r, d.w.links[sh.part].of(number))
 			}
 			numbers = append(numbers, number)
 			if first = append(first, r); len(first) >= lookRows {
@@ -203,7 +203,7 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 				return 0, nil, err
 			}
 			for _, r := range t.rows {
-				if err := put(slices.Clone(r)); err != nil {
+				if err := put(slices.Clone(r), nil); err != nil {
 					return 0, nil, err
 				}
 			}
@@ -286,10 +286,10 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	// Most workbooks of moderate size are one range, which needs no shard; and
 	// their rows are cached, so that a second pass costs little.
 	s := &rowio.Sharder{Dir: d.options.TempDir, Rows: rowio.RowsPerRange(d.options.Config), Dry: d.w.moderate}
-	rows, warnings, err := d.pass(ctx, s.Table, s.Row)
+	rows, warnings, err := d.pass(ctx, s.Table, s.Linked)
 	if err == nil && s.Dry && len(s.Ranges) > 1 {
 		s = &rowio.Sharder{Dir: s.Dir, Rows: s.Rows}
-		rows, warnings, err = d.pass(ctx, s.Table, s.Row)
+		rows, warnings, err = d.pass(ctx, s.Table, s.Linked)
 	}
 	defer s.Abort()
 	if err != nil {
@@ -300,6 +300,16 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	if err := s.Close(d.types); err != nil {
 		return nil, err
+	}
+	lost := s.Unlinked
+	if len(s.Ranges) == 1 {
+		lost = 0 // it is read from the workbook
+	}
+	for _, l := range d.w.links {
+		lost += l.lost
+	}
+	if lost > 0 {
+		warnings = append(warnings, sheaf.Warning{Code: "links_ignored", Message: fmt.Sprintf("Addresses behind cells (%d) were left out: they are read in sheets of up to %d rows, and up to %d KB of them for %d rows.", lost, bufferedRows, rowio.MaxLinkBytes>>10, s.Rows)})
 	}
 	p := &parser.Plan{Unit: sheaf.UnitRow, Units: rows, Ranges: s.Ranges, Metadata: d.w.z.Properties(), Warnings: warnings}
 	p.Metadata["sheets"] = fmt.Sprint(len(d.w.sheets))
@@ -316,12 +326,12 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	if len(d.types) == 0 {
 		nop := func(string, []string) error { return nil }
-		if _, _, err := d.pass(ctx, nop, func(int, []string) error { return nil }); err != nil {
+		if _, _, err := d.pass(ctx, nop, func(int, []string, []string) error { return nil }); err != nil {
 			return err
 		}
 	}
 	types, table := append([]string(nil), d.types...), 0
-	e := rowio.Emitter{Emit: emit}
+	e := rowio.Emitter{Emit: emit, Links: map[int][]string{}}
 	_, _, err := d.pass(ctx, func(name string, columns []string) error {
 		if err := e.Flush(); err != nil {
 			return err
@@ -332,12 +342,15 @@ func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.
 		}
 		table++
 		return nil
-	}, func(n int, r []string) error {
+	}, func(n int, r, links []string) error {
 		if n > want.To {
 			return io.EOF
 		}
 		if n < want.From {
 			return nil
+		}
+		if len(links) > 0 {
+			e.Links[n] = links
 		}
 		return e.Row(n, r)
 	})

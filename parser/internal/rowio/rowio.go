@@ -61,6 +61,7 @@ type Emitter struct {
 	Name    string // of the table
 	Columns []string
 	Types   []string
+	Links   map[int][]string // addresses behind the cells of rows, by number
 
 	rows  [][]string
 	first int
@@ -121,12 +122,29 @@ func (e *Emitter) Flush() error {
 		t.Rows[i] = r
 	}
 	u := sheaf.UnitResult{Unit: e.first, LastUnit: e.first + len(e.rows) - 1, Status: sheaf.UnitOK,
-		Blocks: []sheaf.Block{{Kind: sheaf.BlockTable, Page: e.first, Table: t}}}
+		Blocks: []sheaf.Block{{Kind: sheaf.BlockTable, Page: e.first, Table: t, Links: e.links()}}}
 	if !e.text {
 		u.Status, u.Code, u.Message, u.Blocks = sheaf.UnitBlank, "no_text", "The rows are empty.", nil
 	}
 	e.rows, e.bytes, e.width, e.text = nil, 0, 0, false
 	return e.Emit(u)
+}
+
+// links places the addresses of the collected rows on them.
+func (e *Emitter) links() (out []sheaf.Link) {
+	if len(e.Links) == 0 {
+		return nil
+	}
+	at := 0
+	if len(e.Columns) > 0 {
+		at = 1 // the header is row 0
+	}
+	for i := range e.rows {
+		for _, uri := range e.Links[e.first+i] {
+			out = append(out, sheaf.Link{Start: at + i, End: at + i + 1, URI: uri})
+		}
+	}
+	return out
 }
 
 // pad names columns missing from the header.
@@ -155,8 +173,12 @@ type head struct {
 
 // Hint of a planned range of rows: what is known only after the last row.
 type Hint struct {
-	Types string `json:"types,omitempty"` // see coltype.Pack
+	Types string           `json:"types,omitempty"` // see coltype.Pack
+	Links map[int][]string `json:"links,omitempty"` // see Emitter.Links
 }
+
+// MaxLinkBytes limits the addresses in a hint, which is stored with its task.
+const MaxLinkBytes = 32 << 10
 
 // Sharder writes rows to files of a fixed number of rows. A shard is
 // zstd-compressed lines of JSON: the head, then an array of strings per row.
@@ -165,7 +187,11 @@ type Sharder struct {
 	Rows   int
 	Dry    bool // find the ranges and their fingerprints without writing
 	Ranges []parser.PlannedRange
-	tables []int // per range: the number of its table
+	tables []int              // per range: the number of its table
+	links  []map[int][]string // per range
+	linked int                // bytes of addresses in the open shard
+	// Unlinked is the number of addresses that found no place.
+	Unlinked int
 
 	open    bool
 	file    *os.File // nil when dry
@@ -213,6 +239,25 @@ func (s *Sharder) Row(n int, row []string) error {
 	return nil
 }
 
+// Linked adds a row with the addresses behind its cells.
+func (s *Sharder) Linked(n int, row, uris []string) error {
+	if err := s.Row(n, row); err != nil {
+		return err
+	}
+	i := len(s.Ranges) - 1
+	for _, uri := range uris {
+		if s.linked += len(uri) + 16; s.linked > MaxLinkBytes {
+			s.Unlinked++
+			continue
+		}
+		if s.links[i] == nil {
+			s.links[i] = map[int][]string{}
+		}
+		s.links[i][n] = append(s.links[i][n], uri)
+	}
+	return nil
+}
+
 func appendString(b []byte, s string) []byte {
 	plain := true
 	for i := 0; i < len(s); i++ {
@@ -250,7 +295,7 @@ func (s *Sharder) begin(n int) error {
 	}
 	s.open, s.n = true, 0
 	s.Ranges = append(s.Ranges, parser.PlannedRange{Range: sheaf.Range{From: n, To: n}, Shard: name, MediaType: MediaType})
-	s.tables = append(s.tables, s.table)
+	s.tables, s.links, s.linked = append(s.tables, s.table), append(s.links, nil), 0
 	return nil
 }
 
@@ -311,8 +356,11 @@ func (s *Sharder) Close(types []string) error {
 		if k := s.tables[i] - 1; k >= 0 && k < len(types) {
 			t = types[k]
 		}
-		r.Hint, _ = json.Marshal(Hint{Types: t}) // a string always encodes
+		r.Hint, _ = json.Marshal(Hint{Types: t, Links: s.links[i]}) // strings always encode
 		r.Fingerprint ^= xxhash.Sum64String(t)
+		if s.links[i] != nil {
+			r.Fingerprint ^= xxhash.Sum64(r.Hint)
+		}
 	}
 	return nil
 }
