@@ -110,6 +110,20 @@ func TestDamagedAnnotationCostsNothingElse(t *testing.T) {
 	}
 }
 
+// An object ends where the next one begins, also if it does not say so.
+func TestAnObjectMayLackItsEnd(t *testing.T) {
+	file := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 11, 72, 740, "Text"), Annots: []string{
+		"/Subtype /FreeText /Contents (typed) /Rect [1 1 2 2]", "/Subtype /FreeText /Contents (too) /Rect [1 1 2 2]",
+	}}}}
+	b := file.Bytes()
+	at := bytes.Index(b, []byte("(typed)"))
+	copy(b[at+bytes.Index(b[at:], []byte("endobj")):], "      ")
+	in, err := inspectSound(bytes.NewReader(b), int64(len(b)))
+	if err != nil || len(in.beside) != 1 || in.beside[1][0].Text != "typed\ntoo" {
+		t.Errorf("%v %+v", err, in.beside)
+	}
+}
+
 // Attached files are named, each once; what only repeats the pages is not.
 func TestAttachedFilesAreNamed(t *testing.T) {
 	file := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 11, 72, 740, "See the attached plan."), Annots: []string{

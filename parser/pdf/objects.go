@@ -347,7 +347,13 @@ func (o *objects) indirect(offset, number int) (types.Object, error) {
 	if d, ok := v.(types.Dict); ok && p.word("stream") {
 		return o.stream(d, p.at)
 	}
-	if !p.word("endobj") {
+	if p.word("endobj") {
+		return v, nil
+	}
+	// Some programs leave it out; where the next object begins this one has ended.
+	_, ok1 = p.number()
+	_, ok2 = p.number()
+	if !ok1 || !ok2 || !p.word("obj") {
 		return nil, errUnusual
 	}
 	return v, nil
