@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -49,7 +51,7 @@ func (*format) ID() string   { return "eml" }
 func (*format) Version() int { return version }
 func (*format) Types() []parser.FileType {
 	return []parser.FileType{{
-		MediaType: parser.MediaEML, Name: "Mail", Extensions: []string{".eml"}, Text: true, Magic: []parser.Magic{{Looks: members.LooksLikeMail}},
+		MediaType: parser.MediaEML, Name: "Mail", Extensions: []string{".eml", ".mht", ".mhtml"}, Text: true, Magic: []parser.Magic{{Looks: members.LooksLikeMail}},
 		Families: []sheaf.FileFamily{sheaf.FamilyMail}, Nests: true, Unit: sheaf.UnitPart, Ranges: "16 parts",
 	}}
 }
@@ -240,7 +242,7 @@ func textOf(p *enmime.Part, depth int, attach func(*enmime.Part)) []sheaf.Block 
 		case p.ContentType == "text/plain", p.ContentType == "":
 			return plain(string(p.Content))
 		case p.ContentType == "text/html":
-			return htmlblocks.Blocks(string(p.Content))
+			return htmlblocks.Blocks(located(p) + string(p.Content))
 		}
 		attach(p)
 		return nil
@@ -256,6 +258,16 @@ func textOf(p *enmime.Part, depth int, attach func(*enmime.Part)) []sheaf.Block 
 		}
 	}
 	return out
+}
+
+// located says where a saved web page was found, which is what its links refer to (RFC
+// 2557, 5).
+func located(p *enmime.Part) string {
+	at := p.Header.Get("Content-Location")
+	if u, err := url.Parse(at); err != nil || !u.IsAbs() {
+		return ""
+	}
+	return `<base href="` + html.EscapeString(at) + `">`
 }
 
 // leastWords is from how many words on a text can say something else.

@@ -31,6 +31,9 @@ func TestLinksAreKept(t *testing.T) {
 			"T=https://example.org/t the guide=https://example.org/guide https://example.org=https://example.org row 1=https://example.org/2"},
 		"a.html": {`<!doctype html><head><base href="https://example.org/m/"></head><ol><li><a href=form.pdf>the <b>form</b></a></ol><a href="https://example.org/card"><h2>Card</h2><p>of two blocks</p></a><p><a href="javascript:x">no</a> <a href="#t">no</a></p><table><tr><th>a<th>b<tr><td>1<td><a href=two>two</a></table>`,
 			"the form=https://example.org/m/form.pdf Card=https://example.org/card of two blocks=https://example.org/card row 1=https://example.org/m/two"},
+		// A web page that a browser saved.
+		"a.mhtml": {"From: <Saved by Blink>\nSnapshot-Content-Location: https://example.org/m/\nSubject: Page\nMIME-Version: 1.0\nContent-Type: multipart/related; type=\"text/html\"; boundary=b\n\n--b\nContent-Type: text/html\nContent-Location: https://example.org/m/index\n\n<!doctype html><p>See <a href=\"form.pdf\">the form</a>\n\n--b\nContent-Type: text/css\nContent-Location: https://example.org/a.css\n\nbody{}\n--b--\n",
+			"the form=https://example.org/m/form.pdf"},
 	} {
 		var got []string
 		for _, b := range blocksOf(t, c.content, name) {
