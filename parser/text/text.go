@@ -1,5 +1,5 @@
-// Package text is the format of plain text: prose, logs, source code and
-// configuration. Large files are read in parts. It runs in the parser's child process.
+// Package text is the format of plain text: prose, logs, source code, configuration and
+// markup for documentation. Large files are read in parts. It runs in the parser's child process.
 package text
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxBlockBytes splits long runs without an empty line, such as logs.
 	maxBlockBytes = 8 << 10
 )
@@ -83,9 +83,11 @@ func (format) ID() string   { return "text" }
 func (format) Version() int { return version }
 func (format) Types() []parser.FileType {
 	like := parser.FileType{Text: true, Unit: sheaf.UnitFile, Ranges: "large files only", Families: []sheaf.FileFamily{sheaf.FamilyText}}
-	types := parser.Types(like, parser.MediaText, "text/x-rst")
+	types := parser.Types(like, parser.MediaText, mediaRST, mediaAsciiDoc, mediaOrg)
 	types[0].Name, types[0].Extensions = "Text", []string{".txt", ".text", ".log", ".ini", ".cfg", ".conf", ".properties"}
 	types[1].Extensions = []string{".rst"}
+	types[2].Extensions = []string{".adoc", ".asciidoc"}
+	types[3].Extensions = []string{".org"}
 	like.Families = []sheaf.FileFamily{sheaf.FamilyCode}
 	for _, l := range languages {
 		like.MediaType, like.Aliases, like.Extensions = l.mediaType, l.aliases, l.extensions
@@ -139,6 +141,9 @@ func (d *document) unit(b []byte, n int) sheaf.UnitResult {
 func (d *document) blocks(s string, part int) []sheaf.Block {
 	if lang := language[d.mediaType]; lang != "" {
 		return code(s, lang, part)
+	}
+	if read := markups[d.mediaType]; read != nil {
+		return markup(read, s, part)
 	}
 	return prose(s, part)
 }
