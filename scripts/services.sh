@@ -180,7 +180,7 @@ start_es() {
   printf '%s\n' "-Xms$heap" "-Xmx$heap" -XX:+UseSerialGC "${swift[@]}" -XX:-AlwaysPreTouch 20-:--add-modules=jdk.incubator.vector "-Djava.io.tmpdir=$d/tmp" >"$d/conf/jvm.options"
   printf '%s\n' 'cluster.name: sheaf-test' 'node.name: n1' 'discovery.type: single-node' 'network.host: 127.0.0.1' "http.port: $(port_of es)" \
     "transport.port: $(head -n1 "$d/transport")" "path.data: $d/data" "path.logs: $d/logs" "node.store.allow_mmap: $mmap" 'xpack.security.enabled: false' \
-    'cluster.routing.allocation.disk.threshold_enabled: false' 'indices.breaker.total.use_real_memory: false' >"$d/conf/elasticsearch.yml"
+    'cluster.routing.allocation.disk.threshold_enabled: false' 'indices.merge.disk.check_interval: 0s' 'indices.breaker.total.use_real_memory: false' >"$d/conf/elasticsearch.yml"
   [ ! $root ] || chown -R $user "$d"
   rm -f "$d/pid"
   # The launcher must run in the Elasticsearch folder; -d returns when the node is up.
