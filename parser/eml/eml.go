@@ -88,7 +88,7 @@ func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parse
 	}
 	for _, h := range [][2]string{{"Subject", "title"}, {"From", "author"}, {"To", "to"}, {"Cc", "cc"}, {"Date", "created"}, {"Message-Id", "message_id"}, {"In-Reply-To", "in_reply_to"}} {
 		if v := d.header(h[0]); v != "" {
-			d.metadata[h[1]] = v
+			d.metadata[h[1]] = clean.Clip(v, maxMetadata) // the text has all of it
 		}
 	}
 	if t, err := env.Date(); err == nil {
@@ -136,8 +136,21 @@ func read(f *os.File) ([]byte, charset.Guess, error) {
 	return bytes.TrimLeft(raw, "\r\n\t "), charset.Guess{}, nil
 }
 
+const (
+	maxHeader   = 10_000 // read of a header: 200 to 300 recipients
+	maxMetadata = 2_000  // of a value, as in other formats
+)
+
 func (d *document) header(name string) string {
-	return clean.Line(clean.Clip(d.envelope.GetHeader(name), 2000))
+	v := d.envelope.GetHeader(name)
+	if len(v) <= maxHeader {
+		return clean.Line(v)
+	}
+	v = clean.Clip(v, maxHeader)
+	if i := strings.LastIndexByte(v, ','); i > 0 {
+		v = v[:i]
+	}
+	return clean.Line(v) + " and more"
 }
 
 // collect makes the body and lists the attachments, in the order of the message.

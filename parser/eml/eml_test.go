@@ -3,6 +3,7 @@ package eml
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	goimage "image"
 	"image/png"
 	"slices"
@@ -128,6 +129,25 @@ func TestPicturesArePartsIfAskedFor(t *testing.T) {
 }
 
 // What is encrypted is named, and its letters are not taken for text.
+// A mail to all has many recipients, each of whom may be looked for.
+func TestRecipientsAreNotCutSilently(t *testing.T) {
+	for n, last := range map[int]string{250: "person249@example.org", 2000: " and more"} {
+		var to []string
+		for i := range n {
+			to = append(to, fmt.Sprintf("person%d@example.org", i))
+		}
+		mail := "From: a@example.org\nTo: " + strings.Join(to, ",\n ") + "\nSubject: All\n\nHello.\n"
+		_, units, err := formattest.Read(t, New(registry), []byte(mail), options, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := units[0].Blocks[0].Text
+		if line := strings.Split(text, "\n")[1]; !strings.HasPrefix(line, "To: person0@") || !strings.HasSuffix(line, last) || strings.Contains(line, "example. ") {
+			t.Errorf("%d: …%s", n, line[max(0, len(line)-100):])
+		}
+	}
+}
+
 func TestEncryptedMessageIsNamed(t *testing.T) {
 	got, plan := readLines(t, "Content-Type: multipart/encrypted; boundary=x", "", "--x", "Content-Type: application/pgp-encrypted", "", "Version: 1", "--x", "Content-Type: application/octet-stream", "", "-----BEGIN PGP MESSAGE-----", "hIwDY32hYGCE8MkBA", "--x--")
 	if len(got) != 1 || got[0] != "" || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "message_encrypted" {

@@ -41,6 +41,7 @@ const (
 	maxDepth       = 4
 	maxAttachments = 256
 	maxRecipients  = 1_000
+	maxHeader      = 16_000 // more than the mail message format reads
 )
 
 // New returns the format. formats finds the reader of mail messages; it is
@@ -258,7 +259,7 @@ func fileTime(v uint64) string {
 func (s *storage) write(b *bytes.Buffer, depth int) {
 	page := s.codepage(tagCodepage, tagInternetCPID)
 	header := func(name, value string) {
-		if value = clean.Line(clean.Clip(value, 4000)); value != "" {
+		if value = clean.Line(clean.Clip(value, maxHeader)); value != "" {
 			fmt.Fprintf(b, "%s: %s\r\n", name, mime.QEncoding.Encode("utf-8", value))
 		}
 	}

@@ -572,9 +572,9 @@ func (w *workbook) rows(ctx context.Context, sh sheet, on func(number int, row [
 					return damaged(sh.part, err)
 				}
 			case "hyperlink": // these follow the rows
-				if hold {
-					links.area(s.Attr("ref"), w.z.Rels(sh.part)[s.RelID()])
-				} else {
+				if to := w.z.Rels(sh.part)[s.RelID()]; hold {
+					links.area(s.Attr("ref"), to)
+				} else if to.External {
 					links.lost++
 				}
 			case "mergeCell":
