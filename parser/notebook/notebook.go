@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -23,7 +24,7 @@ import (
 const MediaType = "application/x-ipynb+json"
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// maxFileBytes limits a notebook; large ones are pictures in base64.
 	maxFileBytes = 64 << 20
 	maxCells     = 20_000
@@ -61,7 +62,7 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 	if err != nil {
 		return nil, err
 	}
-	text, err := toMarkdown(b)
+	text, left, err := toMarkdown(b)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,35 @@ func (f *format) Open(ctx context.Context, file *os.File, o parser.Options) (par
 		return nil, sheaf.Fail(sheaf.CategoryInternal, "unsupported_format", "This build reads no Markdown, and so no notebooks.")
 	}
 	o.MediaType, o.Config.Encoding = parser.MediaMarkdown, sheaf.Set("utf-8")
-	return tempfile.Open(o.TempDir, "notebook-*", []byte(text), func(in *os.File) (parser.Document, error) { return md.Open(ctx, in, o) })
+	d, err := tempfile.Open(o.TempDir, "notebook-*", []byte(text), func(in *os.File) (parser.Document, error) { return md.Open(ctx, in, o) })
+	if err != nil {
+		return nil, err
+	}
+	return &document{d, left}, nil
+}
+
+// document is the Markdown that a notebook was converted to.
+type document struct {
+	parser.Document
+	left leftOut
+}
+
+// leftOut counts what the Markdown does not have of a notebook.
+type leftOut struct{ pictures, cut int }
+
+// Plan implements parser.Document.
+func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
+	p, err := d.Document.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n := d.left.pictures; n > 0 {
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "images_ignored", Message: fmt.Sprintf("Pictures in the output of cells (%d) were not read.", n)})
+	}
+	if n := d.left.cut; n > 0 {
+		p.Warnings = append(p.Warnings, sheaf.Warning{Code: "output_clipped", Message: fmt.Sprintf("Outputs of cells (%d) were read up to %d KB each.", n, maxOutputBytes>>10)})
+	}
+	return p, nil
 }
 
 // book is a notebook of nbformat 4; version 3 has its cells in worksheets.
@@ -123,20 +152,20 @@ func (l *lines) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func toMarkdown(b []byte) (string, error) {
+func toMarkdown(b []byte) (_ string, left leftOut, _ error) {
 	var nb book
 	if err := json.Unmarshal(b, &nb); err != nil {
-		return "", sheaf.Fail(sheaf.CategoryBadInput, "invalid_notebook", "The file cannot be read as a Jupyter notebook: %s. Save it again in Jupyter, or set parser_config.media_type to text/plain to read it as text.", clean.Clip(clean.Line(err.Error()), 200))
+		return "", left, sheaf.Fail(sheaf.CategoryBadInput, "invalid_notebook", "The file cannot be read as a Jupyter notebook: %s. Save it again in Jupyter, or set parser_config.media_type to text/plain to read it as text.", clean.Clip(clean.Line(err.Error()), 200))
 	}
 	cells := nb.Cells
 	for _, w := range nb.Worksheets {
 		cells = append(cells, w.Cells...)
 	}
 	if len(cells) == 0 {
-		return "", sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook has no cells; check that you uploaded the right file.")
+		return "", left, sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook has no cells; check that you uploaded the right file.")
 	}
 	if len(cells) > maxCells {
-		return "", sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The notebook has more than %d cells; split it into smaller ones.", maxCells)
+		return "", left, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The notebook has more than %d cells; split it into smaller ones.", maxCells)
 	}
 	language := nb.Metadata.Language.Name
 	if language == "" {
@@ -152,7 +181,21 @@ func toMarkdown(b []byte) (string, error) {
 			}
 			fence(&out, lang, string(c.Source+c.Input))
 			for _, o := range c.Outputs {
-				fence(&out, "text", clean.Clip(o.plain(), maxOutputBytes))
+				text, markup := o.text()
+				if len(text) > maxOutputBytes {
+					text, left.cut = clean.Clip(text, maxOutputBytes), left.cut+1
+				}
+				if markup {
+					out.WriteString(text + "\n\n")
+				} else {
+					fence(&out, "text", text)
+				}
+				for kind := range o.Data {
+					if strings.HasPrefix(kind, "image/") {
+						left.pictures++
+						break // the same in another form
+					}
+				}
 			}
 		case "heading":
 			out.WriteString(strings.Repeat("#", min(max(c.Level, 1), 6)) + " " + clean.Line(string(c.Source)) + "\n\n")
@@ -162,30 +205,43 @@ func toMarkdown(b []byte) (string, error) {
 			fence(&out, "text", string(c.Source))
 		}
 		if out.Len() > maxTextBytes {
-			return "", sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The notebook holds more than %d MB of text; split it into smaller ones.", maxTextBytes>>20)
+			return "", left, sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The notebook holds more than %d MB of text; split it into smaller ones.", maxTextBytes>>20)
 		}
 	}
 	if strings.TrimSpace(out.String()) == "" {
-		return "", sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook's cells are empty; check that you uploaded the right file.")
+		return "", left, sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "The notebook's cells are empty; check that you uploaded the right file.")
 	}
-	return out.String(), nil
+	return out.String(), left, nil
 }
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 
-// plain returns an output as text, ignoring pictures and HTML.
-func (o *output) plain() string {
-	text := string(o.Text)
-	if raw, ok := o.Data["text/plain"]; ok {
+// text returns an output as text. Of one in several forms that is the plain one,
+// unless it only says that there is another: that is Markdown, or markup in it.
+func (o *output) text() (text string, markup bool) {
+	in := func(kind string) string {
 		var l lines
-		_ = l.UnmarshalJSON(raw) // it accepts everything
-		text += string(l)
+		_ = l.UnmarshalJSON(o.Data[kind]) // it accepts everything
+		return string(l)
 	}
+	text = string(o.Text) + in("text/plain")
 	if o.Name != "" {
 		text += o.Name + ": " + o.Value
 	}
-	return colours.ReplaceAllString(text, "")
+	if text == "" || strings.HasPrefix(text, "<IPython.core.display.") {
+		for _, kind := range []string{"text/markdown", "text/html", "text/latex"} {
+			if rich := strings.TrimSpace(in(kind)); rich != "" {
+				if kind == "text/html" { // an empty line ends HTML in Markdown
+					rich = emptyLines.ReplaceAllString(rich, "\n")
+				}
+				return rich, true
+			}
+		}
+	}
+	return colours.ReplaceAllString(text, ""), false
 }
+
+var emptyLines = regexp.MustCompile(`\n[ \t\r]*(?:\n[ \t\r]*)+`)
 
 // fence writes code between fences longer than any run of backticks in it.
 func fence(out *strings.Builder, language, text string) {

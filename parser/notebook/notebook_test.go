@@ -2,6 +2,7 @@ package notebook
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,44 @@ func TestLongOutputIsClipped(t *testing.T) {
 	_, units, err := formattest.Read(t, New(registry), []byte(`{"cells": [{"cell_type": "code", "outputs": [{"text": "`+strings.Repeat("x ", maxOutputBytes)+`"}]}]}`), options, nil)
 	if err != nil || len(units[0].Blocks) != 1 || len(units[0].Blocks[0].Text) > maxOutputBytes {
 		t.Fatal(len(units[0].Blocks), err)
+	}
+}
+
+// What a cell shows is read in the form that says it, and what is left out is counted.
+func TestRichOutputIsRead(t *testing.T) {
+	display := func(data string) string {
+		return `{"cell_type": "code", "source": "show()", "outputs": [{"output_type": "display_data", "data": {` + data + `}}]}`
+	}
+	plan, units, err := formattest.Read(t, New(registry), []byte(`{"cells": [`+strings.Join([]string{
+		display(`"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": ["# Result\n", "\n", "The pump *turns*."]`),
+		display(`"text/plain": "<IPython.core.display.HTML object>", "text/html": "<table><tr><th>a</th></tr>\n\n<tr><td>one</td></tr></table>"`),
+		display(`"text/html": "<p>No plain form</p>"`),
+		display(`"text/plain": "   a\n0  1", "text/html": "<table><tr><td>1</td></tr></table>"`),
+		display(`"text/plain": "<Figure size 640x480>", "image/png": "AAAA", "image/svg+xml": "<svg/>"`),
+		display(`"text/plain": "` + strings.Repeat("x ", maxOutputBytes) + `"`),
+	}, ",")+`]}`), options, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range units[0].Blocks {
+		switch {
+		case b.Table != nil:
+			got = append(got, fmt.Sprint("table ", b.Table.Columns, b.Table.Rows))
+		case b.Text != "show()" && len(b.Text) < 100:
+			got = append(got, string(b.Kind)+" "+b.Text)
+		}
+	}
+	want := "heading Result|paragraph The pump turns.|table [a] [[one]]|paragraph No plain form|code    a\n0  1|code <Figure size 640x480>"
+	if s := strings.Join(got, "|"); s != want {
+		t.Errorf("got\n%s, want\n%s", s, want)
+	}
+	var codes []string
+	for _, w := range plan.Warnings {
+		codes = append(codes, w.Code+" "+w.Message)
+	}
+	if s := strings.Join(codes, "|"); s != "images_ignored Pictures in the output of cells (1) were not read.|output_clipped Outputs of cells (1) were read up to 16 KB each." {
+		t.Errorf("%s", s)
 	}
 }
 
