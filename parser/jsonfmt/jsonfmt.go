@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	version      = 1        // changes whenever the same file would yield other blocks
+	version      = 2        // changes whenever the same file would yield other blocks
 	maxFileBytes = 64 << 20 // of one JSON value; JSON Lines are read in parts
 	maxDepth     = 512
 	// maxBlockBytes is where the lines of one record are split into blocks.
 	maxBlockBytes = 4 << 10
-	// maxStringBytes limits one value's text; longer ones are data, not prose.
+	// maxStringBytes is how much of a value's text one block has.
 	maxStringBytes = 256 << 10
 	maxColumns     = 200
 	maxTableCells  = 1_000_000
@@ -252,6 +252,15 @@ func (f *flattener) line(path, s string) {
 		f.cur.WriteString(clean.Line(path))
 		f.cur.WriteString(": ")
 	}
+	for len(s) > maxStringBytes { // a book in one value
+		piece := clean.Clip(s, maxStringBytes)
+		if i := strings.LastIndexAny(piece, " \n"); i > maxStringBytes/2 {
+			piece = piece[:i]
+		}
+		f.cur.WriteString(piece)
+		f.flush()
+		s = s[len(piece):]
+	}
 	f.cur.WriteString(s)
 	f.cur.WriteByte('\n')
 }
@@ -262,7 +271,7 @@ func scalar(v any) string {
 		if len(v) > 2048 && !strings.ContainsAny(v[:1024], " \n\u3002") {
 			return "" // base64 and the like
 		}
-		return strings.TrimSpace(clean.Text(clean.Clip(v, maxStringBytes)))
+		return strings.TrimSpace(clean.Text(v))
 	case json.Number:
 		return clean.Clip(v.String(), 100)
 	case bool:
