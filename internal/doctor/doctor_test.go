@@ -25,8 +25,8 @@ import (
 // entries is an index that holds what a test says, by range.
 type entries struct {
 	index.Index
-	tenant, document map[string]string
 	mu               sync.Mutex // tenants are examined at once
+	tenant, document map[string]string
 	chunks           map[string]int
 }
 
@@ -46,11 +46,11 @@ func (x *entries) Count(_ context.Context, tenant string, ids []string) (map[str
 
 func (x *entries) Scan(_ context.Context, tenant string, each func(_, rangeID, documentID string) bool) error {
 	x.mu.Lock()
-	chunks := maps.Clone(x.chunks)
+	chunks, tenants, documents := maps.Clone(x.chunks), maps.Clone(x.tenant), maps.Clone(x.document)
 	x.mu.Unlock()
 	for id, n := range chunks {
 		for range n {
-			if x.tenant[id] == tenant && !each("", id, x.document[id]) {
+			if tenants[id] == tenant && !each("", id, documents[id]) {
 				return nil
 			}
 		}
@@ -144,6 +144,8 @@ func eachWorld(t *testing.T, test func(w *world)) {
 }
 
 func (w *world) has(tenant, document, rangeID string, chunks int) {
+	w.index.mu.Lock()
+	defer w.index.mu.Unlock()
 	w.index.tenant[rangeID], w.index.document[rangeID], w.index.chunks[rangeID] = tenant, document, chunks
 }
 
