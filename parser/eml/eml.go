@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html"
 	"net/url"
 	"os"
 	"slices"
@@ -255,7 +254,7 @@ func textOf(p *enmime.Part, depth int, attach func(*enmime.Part)) []sheaf.Block 
 		case p.ContentType == "text/plain", p.ContentType == "":
 			return plain(string(p.Content))
 		case p.ContentType == "text/html":
-			return htmlblocks.Blocks(located(p) + string(p.Content))
+			return htmlblocks.BlocksAt(string(p.Content), foundAt(p))
 		}
 		attach(p)
 		return nil
@@ -273,14 +272,13 @@ func textOf(p *enmime.Part, depth int, attach func(*enmime.Part)) []sheaf.Block 
 	return out
 }
 
-// located says where a saved web page was found, which is what its links refer to (RFC
-// 2557, 5).
-func located(p *enmime.Part) string {
-	at := p.Header.Get("Content-Location")
-	if u, err := url.Parse(at); err != nil || !u.IsAbs() {
-		return ""
+// foundAt is where a saved web page was found (RFC 2557, 5), nil if it does not say.
+func foundAt(p *enmime.Part) *url.URL {
+	at, err := url.Parse(strings.TrimSpace(p.Header.Get("Content-Location")))
+	if err != nil || !at.IsAbs() {
+		return nil
 	}
-	return `<base href="` + html.EscapeString(at) + `">`
+	return at
 }
 
 // leastWords is from how many words on a text can say something else.

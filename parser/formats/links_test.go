@@ -34,6 +34,9 @@ func TestLinksAreKept(t *testing.T) {
 		// A web page that a browser saved.
 		"a.mhtml": {"From: <Saved by Blink>\nSnapshot-Content-Location: https://example.org/m/\nSubject: Page\nMIME-Version: 1.0\nContent-Type: multipart/related; type=\"text/html\"; boundary=b\n\n--b\nContent-Type: text/html\nContent-Location: https://example.org/m/index\n\n<!doctype html><p>See <a href=\"form.pdf\">the form</a>\n\n--b\nContent-Type: text/css\nContent-Location: https://example.org/a.css\n\nbody{}\n--b--\n",
 			"the form=https://example.org/m/form.pdf"},
+		// What the page itself says holds.
+		"b.mhtml": {"From: <Saved by Blink>\nSubject: Page\nMIME-Version: 1.0\nContent-Type: multipart/related; type=\"text/html\"; boundary=b\n\n--b\nContent-Type: text/html\nContent-Location: https://example.org/m/index\n\n<!doctype html><base href=\"https://example.org/own/\"><p>See <a href=\"form.pdf\">the form</a>\n\n--b--\n",
+			"the form=https://example.org/own/form.pdf"},
 	} {
 		var got []string
 		for _, b := range blocksOf(t, c.content, name) {

@@ -60,15 +60,23 @@ func Declared(head []byte) string {
 func Read(page []byte) *Result { return ReadIllustrated(page, nil) }
 
 // Blocks reads a page that others have decoded, and perhaps not well.
-func Blocks(page string) []sheaf.Block {
-	return Read([]byte(strings.ToValidUTF8(page, "\ufffd"))).Blocks
+func Blocks(page string) []sheaf.Block { return BlocksAt(page, nil) }
+
+// BlocksAt is Blocks for a page that was found at an address, which its links refer to
+// unless the page says otherwise.
+func BlocksAt(page string, at *url.URL) []sheaf.Block {
+	return read([]byte(strings.ToValidUTF8(page, "\ufffd")), nil, at).Blocks
 }
 
 // ReadIllustrated is Read for a page whose pictures can be drawn: name maps their
 // addresses to the names used in blocks, "" for none (see sheaf.Block.Picture). Nil
 // draws none.
 func ReadIllustrated(page []byte, name func(src string) string) *Result {
-	w := &walker{res: &Result{Metadata: map[string]string{}}, name: name}
+	return read(page, name, nil)
+}
+
+func read(page []byte, name func(src string) string, at *url.URL) *Result {
+	w := &walker{res: &Result{Metadata: map[string]string{}}, name: name, base: at}
 	if bytes.Count(page, []byte("<")) <= maxTags {
 		root, err := html.Parse(&guard{r: bytes.NewReader(page), base: heap()})
 		if err == nil {
@@ -118,6 +126,7 @@ type walker struct {
 	order  *order                  // of the list, nil if its items have no numbers
 	links  []links.Link            // in the text so far
 	base   *url.URL                // what relative references refer to, nil if unknown
+	based  bool                    // the page says so itself
 	label  string                  // what is shown before the next text
 	silent []sheaf.Block           // pictures in the cells of a table, which follow it
 }
@@ -417,8 +426,8 @@ func (w *walker) head(n *html.Node) {
 				w.meta("title", c.FirstChild.Data, true)
 			}
 		case atom.Base:
-			if u, err := url.Parse(strings.TrimSpace(attr(c, "href"))); err == nil && u.IsAbs() && w.base == nil {
-				w.base = u
+			if u, err := url.Parse(strings.TrimSpace(attr(c, "href"))); err == nil && u.IsAbs() && !w.based {
+				w.base, w.based = u, true // the first one holds
 			}
 		case atom.Meta:
 			name := attr(c, "name")
@@ -529,7 +538,7 @@ func span(n *html.Node, key string) int {
 // cell returns the text of a cell, its paragraphs and list items on separate lines,
 // and the addresses in it.
 func (w *walker) cell(n *html.Node, depth int) (text string, uris []string) {
-	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true, name: w.name, base: w.base}
+	in := walker{res: &Result{Metadata: w.res.Metadata}, nested: true, name: w.name, base: w.base, based: w.based}
 	in.children(n, depth)
 	in.flush()
 	if len(w.silent) < maxImages {
