@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // Outlook saves appointments and contacts as messages too, whose facts are no text of
@@ -50,7 +49,7 @@ func (s *storage) facts(page string) string {
 			if !ok {
 				v, _ = s.fixed(s.numbers[named{setAppointment, t.id}]<<16 | typeTime)
 			}
-			line(t.label, moment(v))
+			line(t.label, fileTime(v, "2006-01-02 15:04 UTC"))
 		}
 		line("Location", s.text(s.prop(setAppointment, 0x8208), page))
 	case strings.HasPrefix(class, "IPM.CONTACT"):
@@ -63,15 +62,6 @@ func (s *storage) facts(page string) string {
 		}
 	}
 	return b.String()
-}
-
-// moment is a time as people write it, in UTC.
-func moment(v uint64) string {
-	t, err := time.Parse(time.RFC1123Z, fileTime(v))
-	if err != nil {
-		return ""
-	}
-	return t.Format("2006-01-02 15:04 UTC")
 }
 
 // named is a property of a set.

@@ -246,13 +246,13 @@ func (s *storage) codepage(tags ...uint32) string {
 	return "windows-1252"
 }
 
-// fileTime turns 100 ns since 1601 into a mail message date.
-func fileTime(v uint64) string {
+// fileTime writes 100 ns since 1601 in a layout; "" for no time.
+func fileTime(v uint64, layout string) string {
 	const epoch = 116_444_736_000_000_000 // 1970
 	if v < epoch || v > epoch+1<<57 {
 		return ""
 	}
-	return time.Unix(0, 0).Add(time.Duration(v-epoch) / 10 * time.Microsecond).UTC().Format(time.RFC1123Z)
+	return time.Unix(0, 0).Add(time.Duration(v-epoch) / 10 * time.Microsecond).UTC().Format(layout)
 }
 
 // write writes the folder as a mail message (RFC 5322).
@@ -280,7 +280,7 @@ func (s *storage) write(b *bytes.Buffer, depth int) {
 	date := ""
 	for _, tag := range []uint32{tagSubmitTime, tagDeliveryTime} {
 		if v, ok := s.fixed(tag); ok && date == "" {
-			date = fileTime(v)
+			date = fileTime(v, time.RFC1123Z)
 		}
 	}
 	if date == "" { // as recorded by the mail system

@@ -102,11 +102,11 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 			placing.Place(in.pages) // so that ranges read here next need not search for them
 		}
 	} else {
+		why := "The file's structure could not be followed"
 		if errors.Is(err, errTooLarge) {
-			warn("not_fingerprinted", "The file is larger than %d MB, so a changed page cannot be told from an unchanged one: a new version is read whole; the values of forms and what is attached, if any, are not read.", maxInspectBytes>>20)
-		} else {
-			warn("not_fingerprinted", "The file's structure could not be followed, so a changed page cannot be told from an unchanged one: a new version is read whole; the values of forms and what is attached, if any, are not read.")
+			why = fmt.Sprintf("The file is larger than %d MB", maxInspectBytes>>20)
 		}
+		warn("not_fingerprinted", "%s, so a changed page cannot be told from an unchanged one: a new version is read whole. Form values and attached files were not looked for.", why)
 		if err := d.planOutline(ctx, p); err != nil {
 			return nil, err
 		}
