@@ -83,11 +83,22 @@ func (d *badDoc) Plan(context.Context) (*parser.Plan, error) {
 
 var leaked [][]byte
 
-func (d *badDoc) Parse(_ context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
+func (d *badDoc) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	for n := r.From; n <= r.To; n++ {
 		word := d.words[n-1]
 		if what, ok := strings.CutPrefix(word, "try-"); ok {
 			if err := emit(unit(n, attempt(what, d.options.TempDir))); err != nil {
+				return err
+			}
+			continue
+		}
+		if key, ok := strings.CutPrefix(word, "dear-"); ok {
+			read := parser.Recall(ctx, key)
+			if read == nil {
+				read = []byte("read\x00" + key)
+				parser.Keep(ctx, key, read)
+			}
+			if err := emit(unit(n, string(read))); err != nil {
 				return err
 			}
 			continue
@@ -338,6 +349,33 @@ func TestHolesAreFilledBeforeTheyAreRead(t *testing.T) {
 	if _, err := b.parse(deadline(t, long), src, 2, 2); err != nil || len(*asked) != 4 {
 		t.Errorf("%v, asked for %v", err, *asked)
 	}
+}
+
+// remembered are readings by key.
+type remembered map[string]string
+
+func (r remembered) Recall(key string) []byte        { return []byte(r[key]) }
+func (r remembered) Keep(key string, reading []byte) { r[key] = string(reading) }
+
+func TestReadingsAreAskedForAndKept(t *testing.T) {
+	b := setup(t, Config{Size: 1})
+	src := b.doc("dear-a b dear-c")
+	known := remembered{"c": "known"}
+	read := func(want ...string) {
+		t.Helper()
+		got, err := b.parse(deadline(t, long), src, 1, 3)
+		if err != nil || len(got) != 3 || got[0].Blocks[0].Text != want[0] || got[2].Blocks[0].Text != want[1] {
+			t.Errorf("%v, %+v", err, got)
+		}
+	}
+	read("read\x00a", "read\x00c") // a caller without readings
+	src.Readings = known
+	read("read\x00a", "known")
+	if len(known) != 2 || known["a"] != "read\x00a" {
+		t.Errorf("kept %q", known)
+	}
+	known["a"] = "as before"
+	read("as before", "known")
 }
 
 // A page must not be called unreadable because the store of its file was away.

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -28,6 +29,9 @@ type Source struct {
 	// complete file. Only for formats that are parser.Sparse. If it fails, the
 	// child is ended and its error is returned unchanged.
 	Fill func(ctx context.Context, offset, length int64) error
+	// Readings are offered to the format; nil for none. They are called while the
+	// child waits.
+	Readings parser.Readings
 	// PlanLimit is the time limit for planning once a child is available; 0 leaves
 	// it to the context.
 	PlanLimit time.Duration
@@ -208,9 +212,20 @@ func (p *Pool) on(ctx context.Context, c *process, id uint64, src Source, req re
 		req.Options.TempDir, req.Sparse = d.dir, src.Fill != nil
 	}
 	d.used = time.Now()
+	req.Readings = src.Readings != nil
 	at, err := p.call(ctx, c, req, func(kind byte, body []byte) error {
-		if kind == kindNeed && src.Fill != nil && len(body) == 16 {
+		switch {
+		case kind == kindNeed && src.Fill != nil && len(body) == 16:
 			return c.fill(ctx, src, int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint64(body[8:])))
+		case kind == kindRecall && req.Readings:
+			return c.tell(kindRecalled, src.Readings.Recall(string(body)))
+		case kind == kindKeep && req.Readings:
+			key, reading, ok := bytes.Cut(body, []byte{0})
+			if !ok {
+				return errFrame
+			}
+			src.Readings.Keep(string(key), bytes.Clone(reading))
+			return nil
 		}
 		return on(kind, body)
 	})
@@ -237,7 +252,12 @@ func (c *process) fill(ctx context.Context, src Source, offset, length int64) er
 	if err := src.Fill(ctx, offset, length); err != nil {
 		return err
 	}
-	if errors.Join(writeFrame(c.req, kindFilled, nil), c.req.Flush()) != nil {
+	return c.tell(kindFilled, nil)
+}
+
+// tell answers a child that waits.
+func (c *process) tell(kind byte, body []byte) error {
+	if errors.Join(writeFrame(c.req, kind, body), c.req.Flush()) != nil {
 		return errFrame
 	}
 	return nil

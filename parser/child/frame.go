@@ -20,6 +20,9 @@ const (
 	kindImage    = 'i' // media type, a zero byte, the image
 	kindNeed     = 'n' // child needs bytes of a sparse file to continue: offset and length, 8 bytes each, big endian
 	kindFilled   = 'w' // the parent's answer: they are there
+	kindRecall   = 'q' // child needs a reading to continue: its key
+	kindRecalled = 'a' // the parent's answer: the reading, empty if there is none
+	kindKeep     = 'k' // a reading to keep: its key, a zero byte, the reading
 	kindNote     = 's' // something the operator should know: text
 	kindDone     = 'd' // end of the answer
 	kindFailure  = 'f' // end of the answer: sheaf.Failure as JSON
@@ -66,7 +69,7 @@ func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err e
 		return 0, nil, buf, err
 	}
 	switch head[0] {
-	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindNote, kindDone, kindFailure, kindFatal:
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindRecall, kindRecalled, kindKeep, kindNote, kindDone, kindFailure, kindFatal:
 	default:
 		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
 	}

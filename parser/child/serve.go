@@ -2,6 +2,7 @@ package child
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -65,6 +66,8 @@ type request struct {
 	N, DPI  int
 	Clip    *sheaf.Box `json:",omitempty"`
 	Name    string     `json:",omitempty"` // of a picture
+	// Readings says that the parent has parser.Readings.
+	Readings bool `json:",omitempty"`
 
 	limit time.Duration // after which the parent kills the child; 0 for none
 }
@@ -101,10 +104,11 @@ func serve(formats *parser.Registry) int {
 	said, _ := json.Marshal(hello{confine(limits, fileBytes), unreachable(limits)}) // strings and booleans always encode
 	in := bufio.NewReader(os.NewFile(fdRequests, "requests"))
 	s := &server{
-		formats: formats,
-		out:     bufio.NewWriterSize(os.NewFile(fdAnswers, "answers"), 64<<10),
-		docs:    map[uint64]*openDoc{},
-		filled:  make(chan struct{}, 1),
+		formats:  formats,
+		out:      bufio.NewWriterSize(os.NewFile(fdAnswers, "answers"), 64<<10),
+		docs:     map[uint64]*openDoc{},
+		filled:   make(chan struct{}, 1),
+		recalled: make(chan []byte, 1),
 	}
 	s.garbage.Every = garbage.EveryOfChild
 	s.garbage.Start()
@@ -131,6 +135,14 @@ func serve(formats *parser.Registry) int {
 				}
 				continue
 			}
+			if err == nil && kind == kindRecalled {
+				select {
+				case s.recalled <- bytes.Clone(body):
+				default: // not requested
+					os.Exit(exitProtocol)
+				}
+				continue
+			}
 			var req request
 			if err != nil || kind != kindRequest || json.Unmarshal(body, &req) != nil {
 				os.Exit(exitProtocol)
@@ -147,13 +159,14 @@ func serve(formats *parser.Registry) int {
 }
 
 type server struct {
-	formats *parser.Registry
-	out     *bufio.Writer
-	docs    map[uint64]*openDoc
-	buf     []byte
-	asked   bool // a request has been answered
-	filled  chan struct{}
-	garbage garbage.Collector
+	formats  *parser.Registry
+	out      *bufio.Writer
+	docs     map[uint64]*openDoc
+	buf      []byte
+	asked    bool // a request has been answered
+	filled   chan struct{}
+	recalled chan []byte
+	garbage  garbage.Collector
 }
 
 type openDoc struct {
@@ -236,6 +249,9 @@ func (s *server) answer(req request) (err error) {
 	}
 	// The parent enforces the deadline: it kills this process.
 	ctx := context.Background()
+	if req.Readings {
+		ctx = parser.WithReadings(ctx, readings{s})
+	}
 	if d == nil {
 		if d, err = s.open(ctx, req); err != nil {
 			return err
@@ -319,6 +335,23 @@ func (s *server) fill(offset, length int64) {
 		os.Exit(exitProtocol)
 	}
 	<-s.filled
+}
+
+// readings are those of the parent.
+type readings struct{ *server }
+
+// Recall implements parser.Readings.
+func (s readings) Recall(key string) []byte {
+	if errors.Join(s.send(kindRecall, []byte(key)), s.out.Flush()) != nil {
+		os.Exit(exitProtocol)
+	}
+	return <-s.recalled
+}
+
+// Keep implements parser.Readings. If the pipe is broken, sending the answer will
+// notice.
+func (s readings) Keep(key string, reading []byte) {
+	_ = s.send(kindKeep, append(append([]byte(key), 0), reading...))
 }
 
 // note sends a message for the log. If the pipe is broken, sending the answer will

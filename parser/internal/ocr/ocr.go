@@ -3,8 +3,12 @@
 package ocr
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +20,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sheaf"
+	"sheaf/parser"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/program"
 	"sheaf/parser/internal/tempfile"
@@ -107,19 +112,51 @@ func (t Text) Lines() string {
 
 // Read recognises page number n (from 1) of the picture at path, which has dpi
 // pixels per inch; temp is its folder for temporary files. The blocks are placed on
-// unit page, in points.
+// unit page, in points. A picture that was read in an earlier version of the
+// document is not read again, see parser.Readings.
 func (c Config) Read(ctx context.Context, temp, path string, n, page, dpi int) (Text, error) {
 	exe, err := c.find("Reading pictures")
 	if err != nil {
 		return Text{}, err
 	}
+	key, err := c.key(path, n, dpi)
+	if err != nil {
+		return Text{}, err
+	}
+	words := parser.Recall(ctx, key)
+	if words == nil {
+		if words, err = c.run(ctx, exe, temp, path, n, dpi); err != nil {
+			return Text{}, err
+		}
+		parser.Keep(ctx, key, words)
+	}
+	return parse(string(words), page, 72/float64(dpi)), nil
+}
+
+// key names a reading by the bytes of the picture and what determines its words.
+func (c Config) key(path string, n, dpi int) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", tempfile.Full(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %d %s\x00", n, dpi, c.languages())
+	if _, err := io.Copy(h, f); err != nil {
+		return "", tempfile.Full(err)
+	}
+	return fmt.Sprintf("ocr %x", h.Sum(nil)[:16]), nil
+}
+
+// run returns the lines of tesseract's TSV for the page and its words, see parse.
+func (c Config) run(ctx context.Context, exe, temp, path string, n, dpi int) ([]byte, error) {
 	dir, err := os.MkdirTemp(temp, "ocr-")
 	if err != nil {
-		return Text{}, tempfile.Full(err)
+		return nil, tempfile.Full(err)
 	}
 	defer os.RemoveAll(dir)
 	if path, err = filepath.Abs(path); err != nil {
-		return Text{}, err
+		return nil, err
 	}
 	out, err := program.Run{
 		Path: exe, Dir: dir, Timeout: timeout, MemoryBytes: maxMemoryBytes, OutputBytes: maxOutputBytes,
@@ -129,12 +166,19 @@ func (c Config) Read(ctx context.Context, temp, path string, n, page, dpi int) (
 		Args: []string{path, "-", "--psm", "1", "--dpi", strconv.Itoa(dpi), "-l", c.languages(), "-c", "tessedit_page_number=" + strconv.Itoa(n-1), "tsv"},
 	}.Do(ctx)
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && strings.Contains(f.Detail, "Failed loading language") {
-		return Text{}, program.Missing("Text recognition lacks the data of a language in %q: install the packages tesseract-ocr-… of its languages, or change parser.ocr_languages.", c.languages())
+		return nil, program.Missing("Text recognition lacks the data of a language in %q: install the packages tesseract-ocr-… of its languages, or change parser.ocr_languages.", c.languages())
 	}
 	if err != nil {
-		return Text{}, err
+		return nil, err
 	}
-	return parse(string(out), page, 72/float64(dpi)), nil
+	var words []byte
+	for line := range bytes.Lines(out) {
+		// Of the page, which is there without words too, and of its words.
+		if bytes.HasPrefix(line, []byte("1\t")) || bytes.HasPrefix(line, []byte("5\t")) {
+			words = append(words, line...)
+		}
+	}
+	return words, nil
 }
 
 // line is a line of words.

@@ -1,10 +1,13 @@
 package ocr
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"sheaf"
+	"sheaf/parser"
 )
 
 const head = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext\n1\t1\t0\t0\t0\t0\t0\t0\t1700\t2200\t-1\t\n"
@@ -32,6 +35,50 @@ func TestVerdicts(t *testing.T) {
 	Text{}.Verdict(&u)
 	if u.Status != sheaf.UnitBlank || u.Code != "no_text" {
 		t.Errorf("%+v", u)
+	}
+}
+
+// remembered are readings by key.
+type remembered map[string]string
+
+func (r remembered) Recall(key string) []byte        { return []byte(r[key]) }
+func (r remembered) Keep(key string, reading []byte) { r[key] = string(reading) }
+
+// A picture is read once, whatever page it is on later; another one, or another
+// language, is another reading.
+func TestPicturesAreReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	runs := filepath.Join(dir, "runs")
+	c := Config{Tesseract: write("tesseract", "#!/bin/sh\necho run >> "+runs+"\nprintf '"+head+"5\\t1\\t1\\t1\\t1\\t1\\t100\\t50\\t40\\t20\\t90\\tword\\n'\n", 0o755)}
+	known := remembered{}
+	read := func(c Config, path string, page, want int) {
+		t.Helper()
+		text, err := c.Read(parser.WithReadings(t.Context(), known), dir, path, 1, page, DPI)
+		if err != nil || len(text.Blocks) != 1 || text.Blocks[0].Text != "word" || text.Blocks[0].Page != page || text.Blocks[0].Spans[0].Box.Page != page {
+			t.Fatalf("%v, %+v", err, text)
+		}
+		b, _ := os.ReadFile(runs)
+		if n := strings.Count(string(b), "run"); n != want {
+			t.Errorf("%d runs, want %d", n, want)
+		}
+	}
+	one, same, other := write("one", "picture", 0o600), write("same", "picture", 0o600), write("other", "another", 0o600)
+	read(c, one, 1, 1)
+	read(c, same, 7, 1)
+	read(c, other, 1, 2)
+	read(Config{Tesseract: c.Tesseract, Languages: "deu"}, one, 1, 3)
+	for _, tsv := range known {
+		if strings.Contains(tsv, "level") || !strings.HasPrefix(tsv, "1\t") {
+			t.Errorf("kept %q", tsv)
+		}
 	}
 }
 
