@@ -46,6 +46,8 @@ type Header struct {
 	// Name was the document's name when its chunks were embedded: the vectors
 	// depend on it. "" in files of version 1.
 	Name string
+	// readings are packed, "" for none: few of those who read a file need them.
+	readings string
 }
 
 // Keys of the footer.
@@ -60,6 +62,7 @@ const (
 	keyDigest     = "sheaf.digest"
 	keyCreated    = "sheaf.created" // RFC 3339, UTC
 	keyName       = "sheaf.name"
+	keyReadings   = "sheaf.readings" // only where something took long to read
 	keyChecksum   = "sheaf.checksum"
 )
 
@@ -67,7 +70,7 @@ const (
 const keyChildren = "sheaf.children"
 
 func (h Header) metadata() [][2]string {
-	return [][2]string{
+	all := [][2]string{
 		{keyVersion, strconv.Itoa(Version)},
 		{keyDocument, h.DocumentID},
 		{keyGeneration, strconv.Itoa(h.Generation)},
@@ -80,6 +83,10 @@ func (h Header) metadata() [][2]string {
 		{keyName, h.Name},
 		{keyChecksum, noChecksum},
 	}
+	if h.readings != "" {
+		all = append(all, [2]string{keyReadings, h.readings})
+	}
+	return all
 }
 
 func parseHeader(get func(string) (string, bool)) (Header, error) {
@@ -110,6 +117,7 @@ func parseHeader(get func(string) (string, bool)) (Header, error) {
 	}
 	h.ModelID, h.Dim, h.Digest = text(keyModel), number(keyDim), text(keyDigest)
 	h.Name, _ = get(keyName)
+	h.readings, _ = get(keyReadings)
 	if created := text(keyCreated); err == nil {
 		h.Created, err = time.Parse(time.RFC3339Nano, created)
 	}

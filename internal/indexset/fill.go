@@ -309,6 +309,7 @@ func (s *Set) entries(ctx context.Context, m *Member, r taskstore.LiveResult, by
 				tokens += c.Tokens
 			}
 			stored.Header.ModelID, stored.Header.Dim = model.ID, model.Dim
+			stored.Header = stored.Header.WithReadings(nil) // the original has them
 			var file bytes.Buffer
 			if err := artifact.Encode(&file, stored.Header, stored.Chunks, stored.Vectors); err != nil {
 				return nil, tokens, err
