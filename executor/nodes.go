@@ -245,7 +245,9 @@ type output struct {
 	Chunks  []sheaf.Chunk       `json:"chunks"`
 	Ledger  sheaf.Ledger        `json:"ledger,omitempty"`  // of the node that read the range
 	Outline *sheaf.RangeOutline `json:"outline,omitempty"` // likewise, where ParsePayload.Continues
-	Said    []sheaf.Warning     `json:"said,omitempty"`
+	// Readings are those of the range, for its result.
+	Readings artifact.Readings `json:"readings,omitempty"`
+	Said     []sheaf.Warning   `json:"said,omitempty"`
 }
 
 // processNode runs a node of a flow over a range.
@@ -295,7 +297,7 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 			c := &chunks[i]
 			c.ID, c.RangeID, c.DocumentID, c.Generation = strconv.Itoa(i), "", "", 0
 		}
-		made = output{Chunks: chunks, Ledger: result.Ledger, Outline: result.Outline, Said: result.Warnings}
+		made = output{Chunks: chunks, Ledger: result.Ledger, Outline: result.Outline, Readings: run.kept, Said: result.Warnings}
 		return e.leave(ctx, run, doc, &made)
 	}
 	in, err := e.inputs(ctx, t, payload.Flow)
@@ -528,7 +530,7 @@ func (e *Executor) nodeOutputs(ctx context.Context, run *run, t *sheaf.Task, pay
 	for i, c := range read.Chunks {
 		at[c.ID] = i
 	}
-	result.Ledger, result.Outline = read.Ledger, read.Outline
+	result.Ledger, result.Outline, run.kept = read.Ledger, read.Outline, read.Readings
 	if in.incomplete {
 		result.Output = &sheaf.NodeOutput{Incomplete: true}
 	}

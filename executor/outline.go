@@ -121,6 +121,7 @@ func (e *Executor) reread(finalize *sheaf.Task, tasks []sheaf.Task) []taskstore.
 			continue
 		}
 		payload.Hint, payload.Reuse, payload.Embed, payload.Stitch = hint, nil, false, false
+		payload.Replaces = t.Result.ArtifactKey
 		out = append(out, replacement(finalize, t, payload))
 	}
 	return out

@@ -153,11 +153,12 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	keep := planKey(doc, digest+tags, config)
 	// A stored plan holds its settings in plaintext.
 	keeps := config.Password.V == ""
-	if keeps && doc.Generation > 1 {
+	_, calls := format.(parser.Optional) // a program or a service, whose answer may be another now
+	if keeps && doc.Generation > 1 && !(ask.Fresh && calls) {
 		// The same bytes are cut by the same rules: no need to open the file.
 		if out := p.storedPlan(ctx, keep); out != nil {
 			if ask.Fresh {
-				return out, nil
+				return out, afresh(out.Tasks)
 			}
 			live, err := p.live(ctx, doc)
 			if err != nil {
@@ -168,34 +169,33 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 	}
 
 	began := time.Now()
-	var path string
-	var fill blob.Fill
-	var release func()
-	if _, sparse := format.(parser.Sparse); sparse {
-		path, fill, release, err = p.Files.FetchBlocks(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	var before *openedPlan
+	kept := openedKey(doc, format, mediaType, config)
+	if calls && keeps && doc.Generation > 1 && !ask.Fresh {
+		before = p.openedBefore(ctx, kept)
+	}
+	var opened *parser.Plan
+	shards := ""
+	if before != nil {
+		opened = before.Plan
 	} else {
-		path, release, err = p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+		var cleanup func()
+		if opened, shards, cleanup, err = p.open(ctx, doc, format, parser.Options{Name: doc.Name, MediaType: mediaType, Config: config}); err != nil {
+			return nil, err
+		}
+		defer cleanup()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
-	}
-	defer release()
-	source := child.Source{
-		Path: path, Fill: fill, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
-		Options:   parser.Options{Name: doc.Name, MediaType: mediaType, Config: config},
-		PlanLimit: planLimit(format, doc.Size),
-	}
-	opened, shards, cleanup, err := p.Parser.Plan(ctx, source)
-	if err != nil {
-		return nil, err
-	}
-	defer cleanup()
 	if opened.Units < 1 {
 		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that you uploaded the right file", doc.Name)
 	}
 
 	if err := boundTasks(opened, config, doc.Size); err != nil {
 		return nil, err
+	}
+	if calls && keeps && before == nil && t != nil {
+		if before, err = p.keepOpened(ctx, kept, doc, opened, shards); err != nil {
+			return nil, err
+		}
 	}
 	pieces, err := cut(opened, config)
 	if err != nil {
@@ -262,9 +262,18 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		}
 		key := reuseKey(digest, piece.Range, content, headings, levels, continues, tags)
 		if piece.Shard != "" && t != nil {
-			if err := p.keepShard(ctx, doc, t, shards, piece, &payload); err != nil {
-				return nil, err
+			stored, ok := before.shard(piece)
+			if !ok {
+				if stored, err = p.keepShard(ctx, doc, shards, piece); err != nil {
+					return nil, err
+				}
 			}
+			of, ok := p.Formats.ByMediaType(piece.MediaType)
+			if !ok {
+				return nil, fmt.Errorf("no format for shards of type %q", piece.MediaType)
+			}
+			payload.Format, payload.MediaType = of.ID(), piece.MediaType
+			payload.SourceKey, payload.SHA256, payload.Size = stored.Key, stored.SHA256, stored.Size
 		}
 		raw, err := json.Marshal(payload)
 		if err != nil {
@@ -298,9 +307,48 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		}
 	}
 	if ask.Fresh {
-		return out, nil
+		return out, afresh(out.Tasks)
 	}
 	return out, p.reuse(ctx, doc, out, live)
+}
+
+// afresh has the tasks recognize the text in pictures again.
+func afresh(tasks []sheaf.NewTask) error {
+	for i := range tasks {
+		t := &tasks[i]
+		var payload taskstore.ParsePayload
+		if err := json.Unmarshal(t.Payload, &payload); err != nil {
+			return fmt.Errorf("decoding the payload of units %s: %w", t.Range, err)
+		}
+		payload.Fresh = true
+		var err error
+		if t.Payload, err = json.Marshal(payload); err != nil {
+			return fmt.Errorf("encoding the payload of units %s: %w", t.Range, err)
+		}
+	}
+	return nil
+}
+
+// open has a child process plan the document. Its shards are in a folder that exists
+// until cleanup.
+func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.Format, options parser.Options) (plan *parser.Plan, shards string, cleanup func(), err error) {
+	var path string
+	var fill blob.Fill
+	var release func()
+	if _, sparse := format.(parser.Sparse); sparse {
+		path, fill, release, err = p.Files.FetchBlocks(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	} else {
+		path, release, err = p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
+	}
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
+	}
+	defer release()
+	return p.Parser.Plan(ctx, child.Source{
+		Path: path, Fill: fill, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
+		Options:   options,
+		PlanLimit: planLimit(format, doc.Size),
+	})
 }
 
 // quickPlan is what planning takes at most, the fetch of the file included, for a
@@ -775,28 +823,30 @@ func headingsAt(outline []sheaf.Heading, unit int) (titles []string, levels []in
 }
 
 // keepShard stores the part of the file that one range needs, so that its task reads
-// only that. The key is derived from the range and the source, so that a repeated
-// plan writes the same object.
-func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, dir string, piece parser.PlannedRange, payload *taskstore.ParsePayload) error {
+// only that. The key is derived from the source and the content, so that a repeated
+// plan writes the same object and none overwrites what an earlier version needs.
+func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, dir string, piece parser.PlannedRange) (shard, error) {
 	f, err := openWritten(dir, piece.Shard)
 	if err != nil {
-		return fmt.Errorf("opening a shard: %w", err)
+		return shard{}, fmt.Errorf("opening a shard: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("opening a shard: %w", err)
+		return shard{}, fmt.Errorf("opening a shard: %w", err)
 	}
-	name := fmt.Sprintf("%016x", xxhash.Sum64String(doc.BlobKey+"/"+piece.Range.String()+"/"+fmt.Sprint(piece.Fingerprint)))
+	h := xxhash.New()
+	fmt.Fprintf(h, "%s/%s/", doc.BlobKey, piece.Range)
+	if _, err := io.Copy(h, f); err != nil {
+		return shard{}, fmt.Errorf("reading a shard: %w", err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return shard{}, fmt.Errorf("reading a shard: %w", err)
+	}
+	name := fmt.Sprintf("%016x", h.Sum64())
 	stored, err := p.Blobs.Put(ctx, sheaf.ArtifactPrefix(doc.TenantID, doc.ID)+"shards/"+name, f, info.Size())
 	if err != nil {
-		return fmt.Errorf("storing a shard: %w", err)
+		return shard{}, fmt.Errorf("storing a shard: %w", err)
 	}
-	format, ok := p.Formats.ByMediaType(piece.MediaType)
-	if !ok {
-		return fmt.Errorf("no format for shards of type %q", piece.MediaType)
-	}
-	payload.Format, payload.MediaType = format.ID(), piece.MediaType
-	payload.SourceKey, payload.SHA256, payload.Size = stored.Key, stored.SHA256, stored.Size
-	return nil
+	return shard{stored.Key, stored.SHA256, stored.Size}, nil
 }

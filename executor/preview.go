@@ -9,6 +9,7 @@ import (
 
 	"sheaf"
 	"sheaf/chunker"
+	"sheaf/internal/artifact"
 	"sheaf/internal/blob"
 	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
@@ -60,7 +61,7 @@ func (p *Previewer) Preview(ctx context.Context, doc *sheaf.Document, unit int, 
 			return nil, err
 		}
 		if before := len(out) - 1; before < 0 || one.Range != out[before].Range || !readAlike(format, one.Config, out[before].Config) {
-			if units, err = p.read(ctx, doc, payload, format, one); err != nil {
+			if units, err = p.read(ctx, doc, t, payload, format, one); err != nil {
 				return nil, lacking(err)
 			}
 		}
@@ -195,7 +196,7 @@ const (
 	previewTryUnit = 500 * time.Millisecond
 )
 
-func (p *Previewer) read(ctx context.Context, doc *sheaf.Document, payload *taskstore.ParsePayload, format parser.Format, one *sheaf.Preview) (units []sheaf.UnitResult, err error) {
+func (p *Previewer) read(ctx context.Context, doc *sheaf.Document, t *sheaf.Task, payload *taskstore.ParsePayload, format parser.Format, one *sheaf.Preview) (units []sheaf.UnitResult, err error) {
 	var path string
 	var fill blob.Fill
 	var release func()
@@ -211,6 +212,11 @@ func (p *Previewer) read(ctx context.Context, doc *sheaf.Document, payload *task
 	src := child.Source{
 		Path: path, Fill: fill, Format: payload.Format, Key: doc.ID + "/preview/" + payload.SourceKey,
 		Options: parser.Options{Name: doc.Name, MediaType: payload.MediaType, Config: one.Config, Hint: payload.Hint, Beside: payload.Beside},
+	}
+	if t.Result.ArtifactKey != "" {
+		src.Readings = &readings{load: func() []artifact.Readings {
+			return readingsIn(ctx, p.Planner.Blobs, []string{t.Result.ArtifactKey})
+		}}
 	}
 	try := func(n int) time.Duration { return previewTry + time.Duration(n)*previewTryUnit }
 	err = p.Parser.ParseIsolating(ctx, src, one.Range, try, func(u sheaf.UnitResult) error {

@@ -212,6 +212,9 @@ func (e *Executor) processIndex(ctx context.Context, t *sheaf.Task) (done taskst
 	if err != nil {
 		return done, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
+	if payload.Config.PII.V != "redact" {
+		run.kept, _ = stored.Header.Readings() // damaged ones are read again
+	}
 	metadata := chunkMetadata(doc, payload.Config)
 	for i := range stored.Chunks {
 		c := &stored.Chunks[i]
@@ -264,6 +267,7 @@ type run struct {
 	begun   time.Time
 	times   []sheaf.StageTime
 	told    time.Time         // when progress was last written
+	kept    artifact.Readings // to store with the result
 	asked   *sheaf.Asked      // requests of nodes to a language model
 	about   map[string]string // what nodes found out about the document
 }
@@ -369,6 +373,9 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 		Key:     doc.ID + "/" + fmt.Sprint(t.Generation) + "/" + p.SourceKey,
 		Options: parser.Options{Name: doc.Name, MediaType: p.MediaType, Config: p.Config, Hint: p.Hint, Beside: p.Beside},
 	}
+	redact := p.Config.PII.V == "redact"
+	kept := e.readingsOf(ctx, run, doc, p)
+	src.Readings = kept
 	costOf := func(n int) int { return max(1, (t.Cost*n+t.Range.Len()-1)/max(1, t.Range.Len())) }
 	deadline := func(n int) time.Duration {
 		return e.cfg.ParseTimeout + time.Duration(costOf(n))*e.cfg.UnitTimeout
@@ -377,7 +384,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	err = run.stage(ctx, "parse", func(ctx context.Context) error {
 		return e.cfg.Parser.ParseIsolating(ctx, src, t.Range, deadline, func(u sheaf.UnitResult) error {
 			if u.Detail != "" && len(output) < maxOutputs {
-				output = append(output, outputOf(u, p.Config.PII.V == "redact"))
+				output = append(output, outputOf(u, redact))
 			}
 			units = append(units, u)
 			bytes += weight(&u)
@@ -387,6 +394,9 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	})
 	if err != nil {
 		return nil, nil, err
+	}
+	if !redact { // they hold the text as it was read
+		run.kept = kept.now
 	}
 	// A task never fails because its diagnostics could not be stored.
 	if err := e.cfg.Store.AppendEvents(ctx, t.Held(), output); err != nil {
@@ -570,7 +580,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 		err := artifact.Encode(&buf, artifact.Header{
 			DocumentID: doc.ID, Generation: t.Generation, RangeID: run.rangeID, Range: t.Range,
 			ModelID: model.ID, Dim: model.Dim, Digest: digest, Created: time.Now().UTC(), Name: doc.Name,
-		}, chunks, vectors)
+		}.WithReadings(run.kept), chunks, vectors)
 		if err != nil {
 			return err
 		}

@@ -23,23 +23,8 @@ const (
 // of hits and whether it has seen enough. Any failure here only costs repeating the
 // work.
 func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, each func(*artifact.Result) (hits int, enough bool)) {
-	if doc.LiveGeneration < 1 || doc.LiveGeneration >= t.Generation {
-		return
-	}
-	old, err := e.cfg.Store.FinishedRanges(ctx, doc.ID, doc.LiveGeneration)
-	if err != nil {
-		e.cfg.Log.DebugContext(ctx, "the live generation cannot be read; nothing of it is used again", "error", err)
-		return
-	}
-	old = slices.DeleteFunc(old, func(o taskstore.FinishedRange) bool { return o.ArtifactKey == "" })
-	slices.SortStableFunc(old, func(a, b taskstore.FinishedRange) int {
-		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
-	})
-	if len(old) > 0 && old[0].Range == t.Range {
-		old = old[:1] // no pages were inserted: what is not in the same place is new
-	}
 	fruitless := 0
-	for n, o := range old {
+	for n, o := range e.nearest(ctx, t, doc) {
 		if n == maxReuseArtifacts || fruitless == fruitlessArtifacts || ctx.Err() != nil {
 			return
 		}
@@ -55,6 +40,28 @@ func (e *Executor) earlier(ctx context.Context, t *sheaf.Task, doc *sheaf.Docume
 			return
 		}
 	}
+}
+
+// nearest lists the ranges of the document's live generation that have a stored
+// result, nearest first; only the same range if there is one: then no pages were
+// inserted, and what is not in the same place is new.
+func (e *Executor) nearest(ctx context.Context, t *sheaf.Task, doc *sheaf.Document) []taskstore.FinishedRange {
+	if doc.LiveGeneration < 1 || doc.LiveGeneration >= t.Generation {
+		return nil
+	}
+	old, err := e.cfg.Store.FinishedRanges(ctx, doc.ID, doc.LiveGeneration)
+	if err != nil {
+		e.cfg.Log.DebugContext(ctx, "the live generation cannot be read; nothing of it is used again", "error", err)
+		return nil
+	}
+	old = slices.DeleteFunc(old, func(o taskstore.FinishedRange) bool { return o.ArtifactKey == "" })
+	slices.SortStableFunc(old, func(a, b taskstore.FinishedRange) int {
+		return cmp.Compare(distance(a.Range, t.Range), distance(b.Range, t.Range))
+	})
+	if len(old) > 0 && old[0].Range == t.Range {
+		old = old[:1]
+	}
+	return old
 }
 
 // embeddedBefore returns the vectors that the document's live generation holds for

@@ -19,7 +19,8 @@ type PlanPayload struct {
 	Stage string `json:"stage,omitempty"`
 	// Only narrows the scope failed; other failures stay. nil means all.
 	Only *RetryOnly `json:"only,omitempty"`
-	// Fresh ignores stored results: everything is parsed and embedded again.
+	// Fresh ignores stored results: everything is parsed again. Vectors and answers of
+	// language models for the same text are not made again.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
@@ -78,6 +79,8 @@ type ParsePayload struct {
 	Continues bool `json:"continues,omitempty"`
 	// Stitch moves the chunks of Reuse under Headings.
 	Stitch bool `json:"stitch,omitempty"`
+	// Replaces is the blob key of the result that the task reads again, see Hint.
+	Replaces string `json:"replaces,omitempty"`
 	// TagSet lists the results whose tags the chunks get, by blob key: those in the
 	// datasets of Config.TagKBIDs at the time of planning.
 	TagSet []string `json:"tag_set,omitempty"`
@@ -88,6 +91,8 @@ type ParsePayload struct {
 	Reuse *sheaf.TaskResult `json:"reuse,omitempty"`
 	// Embed recomputes the vectors of Reuse.
 	Embed bool `json:"embed,omitempty"`
+	// Fresh recognizes the text in pictures again, see PlanPayload.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // FlowRun is a flow as it runs over a generation. The plan decides it, so that all

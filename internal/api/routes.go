@@ -459,7 +459,7 @@ type Paused struct {
 type ReparseRequest struct {
 	Selection
 	ParseConfig sheaf.ParseConfig `json:"parser_config,omitempty" doc:"settings named here replace the documents' own; null takes the dataset's current setting, or the default"`
-	Fresh       bool              `json:"fresh,omitempty" doc:"use no stored result"`
+	Fresh       bool              `json:"fresh,omitempty" doc:"parse everything again, the text in pictures and recordings too; vectors and answers of language models for the same text are not made again"`
 }
 
 // RetryRequest is the body of a batch retry.
