@@ -1,18 +1,12 @@
 package e2e
 
 import (
-	"bytes"
-	"image"
-	"image/draw"
-	"image/jpeg"
-	"image/png"
 	"net/http"
 	"strings"
 	"testing"
 
 	"sheaf"
 	"sheaf/internal/config"
-	"sheaf/parser/pdf/enginetest"
 )
 
 // preview tries settings on the first page of a document.
@@ -87,21 +81,7 @@ func TestPreviewSaysThatScansAreNotRead(t *testing.T) {
 	cfg := config.Default()
 	cfg.DataDir, cfg.Parser.Tesseract = t.TempDir(), ""
 	s := startWith(t, cfg)
-	page, err := png.Decode(strings.NewReader(writtenPNG(t, 1300, 400, "The keeper counts every sheaf")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rgb := image.NewRGBA(page.Bounds()) // the fixture draws no gray JPEG
-	draw.Draw(rgb, rgb.Bounds(), page, image.Point{}, draw.Src)
-	var scan bytes.Buffer
-	if err := jpeg.Encode(&scan, rgb, nil); err != nil {
-		t.Fatal(err)
-	}
-	file := enginetest.File{Scan: scan.Bytes(), ScanW: 1300, ScanH: 400, Pages: []enginetest.Page{
-		{Content: enginetest.Image(0, 0, 612, 792)},
-		{Content: enginetest.Text("F1", 11, 72, 700, "Before the barn stands a wall.")},
-	}}
-	d := s.add("default", text("scan.pdf", string(file.Bytes())))[0]
+	d := s.add("default", text("scan.pdf", scanned(t, "The keeper counts every sheaf")))[0]
 	out, err := s.preview(d.ID, nil)
 	if err != nil || len(out.Chunks) != 0 || !strings.Contains(strings.Join(out.Notes, " "), "has no tesseract") {
 		t.Errorf("%v %+v", err, out)
