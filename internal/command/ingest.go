@@ -53,8 +53,9 @@ standard input, and follows them until they are searchable. Everything that one
 command uploads is one job.
 
 Uploads resume after a dropped connection, also when the command was stopped:
-run it again. Hidden files are left out. The dataset "default" always exists;
-any other must exist or be made with --create.
+run it again. Of folders, hidden files and links to folders are left out; links
+to files are followed. The dataset "default" always exists; any other must exist
+or be made with --create.
 
 Ctrl-C during the upload keeps what is stored; Ctrl-C afterwards stops watching,
 and the server goes on. Ends with exit code 3 when some documents failed.`,
@@ -109,6 +110,9 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 		return err
 	}
 	defer some.remove()
+	if n := len(some.links); n > 0 {
+		g.note("Left out %s to folders, such as %s: name a folder to ingest it.", count(n, "link"), some.links[0])
+	}
 	if len(some.files) == 0 && len(some.unread) == 0 {
 		err := fmt.Errorf("there are no files under %s", strings.Join(args, ", "))
 		if some.left > 0 {

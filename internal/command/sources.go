@@ -58,7 +58,8 @@ func matches(patterns []string, rel string) bool {
 // collected is the set of files that a command line names.
 type collected struct {
 	files  []source
-	left   int      // skipped by --include and --exclude, or hidden
+	left   int      // skipped by --include and --exclude, hidden, or no file
+	links  []string // to folders: not followed, they may lead in a circle
 	temp   []string // temporary files to remove
 	unread []unread
 	seen   map[string]bool
@@ -104,8 +105,12 @@ func (g *global) collect(ctx context.Context, args []string, want selection, nam
 	return out, nil
 }
 
-// walk adds a file, or the files of a folder.
+// walk adds a file, or the files of a folder. Links to files are followed, and a root
+// that is a link.
 func (c *collected) walk(root string, want selection) error {
+	if info, err := os.Stat(root); err == nil && info.IsDir() && !strings.HasSuffix(root, string(filepath.Separator)) {
+		root += string(filepath.Separator) // of a link, this is its folder
+	}
 	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && file == root && errors.Is(err, fs.ErrNotExist):
@@ -135,9 +140,6 @@ func (c *collected) walk(root string, want selection) error {
 			}
 			return nil
 		}
-		if !d.Type().IsRegular() && file != root {
-			return nil
-		}
 		if !want.takes(rel) {
 			c.left++
 			return nil
@@ -145,6 +147,14 @@ func (c *collected) walk(root string, want selection) error {
 		info, err := os.Stat(file)
 		if err != nil {
 			c.unread = append(c.unread, unreadFile(file, err))
+			return nil
+		}
+		switch {
+		case info.IsDir():
+			c.links = append(c.links, file)
+			return nil
+		case !info.Mode().IsRegular() && file != root:
+			c.left++ // a socket, pipe or device
 			return nil
 		}
 		if abs, err := filepath.Abs(file); err == nil && c.seen[abs] {
