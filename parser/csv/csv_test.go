@@ -64,6 +64,18 @@ func TestRangesHoldEveryRowOnce(t *testing.T) {
 	}
 }
 
+// A cell of more than a megabyte is cut, which a warning says.
+func TestCutCellsAreNamed(t *testing.T) {
+	src := "id,text\n1,short\n2," + strings.Repeat("a page of a crawl ", 1<<16) + "\n"
+	_, units, err := formattest.Read(t, New(), []byte(src), parser.Options{Name: "a.csv", MediaType: parser.MediaCSV}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(units) != 1 || len(units[0].Warnings) != 1 || units[0].Warnings[0].Code != "cells_clipped" || !strings.Contains(units[0].Warnings[0].Message, "(1)") {
+		t.Errorf("%d units, %+v", len(units), units[0].Warnings)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(sample())
 	f.Add([]byte("sep=;\na;b\n1;2"))

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -22,7 +23,7 @@ import (
 )
 
 const (
-	version      = 2        // changes whenever the same file would yield other blocks
+	version      = 3        // changes whenever the same file would yield other blocks
 	maxFileBytes = 64 << 20 // of one JSON value; JSON Lines are read in parts
 	maxDepth     = 512
 	// maxBlockBytes is where the lines of one record are split into blocks.
@@ -72,11 +73,11 @@ func (format) Open(_ context.Context, f *os.File, o parser.Options) (parser.Docu
 		if err != nil {
 			return nil, err
 		}
-		blocks, err := values(b)
+		blocks, encoded, err := values(b)
 		if err != nil {
 			return nil, err
 		}
-		return &whole.Content{Blocks: blocks, Metadata: guess.Metadata(nil), Warnings: guess.Warnings()}, nil
+		return &whole.Content{Blocks: blocks, Metadata: guess.Metadata(nil), Warnings: append(guess.Warnings(), leftOut(encoded, 0)...)}, nil
 	}), nil
 }
 
@@ -91,22 +92,30 @@ func invalid(err error, at int64) *sheaf.Failure {
 }
 
 // values reads one JSON value, or several in sequence as in JSON Lines files.
-func values(b []byte) ([]sheaf.Block, error) {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
+// encoded counts the values that are left out.
+func values(b []byte) (blocks []sheaf.Block, encoded int, err error) {
+	dec := newDecoder(b)
 	var out flattener
 	for n := 0; ; n++ {
-		v, err := decode(dec, 0)
+		v, err := dec.value(0)
 		if err == io.EOF && n > 0 {
 			break
 		}
 		if err != nil {
-			return nil, invalid(err, dec.InputOffset())
+			return nil, 0, invalid(err, dec.InputOffset())
 		}
 		out.root(v)
 	}
 	out.flush()
-	return out.blocks, nil
+	return out.blocks, dec.encoded, nil
+}
+
+// leftOut is the warning about n values of a page that are data, not text.
+func leftOut(n, page int) []sheaf.Warning {
+	if n == 0 {
+		return nil
+	}
+	return []sheaf.Warning{{Code: "values_ignored", Page: page, Message: fmt.Sprintf("Long values that are not text (%d), such as files in base64, were left out.", n)}}
 }
 
 // object preserves the order of its fields, which a map would lose.
@@ -117,7 +126,25 @@ type object struct {
 
 var errDeep = sheaf.Fail(sheaf.CategoryBadInput, "too_deep", "The JSON is nested more than %d levels deep; flatten it or upload it as text (parser_config.media_type text/plain).", maxDepth)
 
-func decode(dec *json.Decoder, depth int) (any, error) {
+// decoder reads values, without the text of those that are data.
+type decoder struct {
+	*json.Decoder
+	encoded int // values whose text was dropped
+}
+
+func newDecoder(b []byte) *decoder {
+	d := &decoder{Decoder: json.NewDecoder(bytes.NewReader(b))}
+	d.UseNumber()
+	return d
+}
+
+// isEncoded reports whether a string is base64 or the like: long, and of ASCII
+// without a space. Thai and Japanese are written without spaces, too.
+func isEncoded(s string) bool {
+	return len(s) > 2048 && !strings.ContainsFunc(s[:1024], func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func (dec *decoder) value(depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, errDeep
 	}
@@ -139,7 +166,7 @@ func decode(dec *json.Decoder, depth int) (any, error) {
 			if err != nil {
 				return nil, inside(err)
 			}
-			v, err := decode(dec, depth+1)
+			v, err := dec.value(depth + 1)
 			if err != nil {
 				return nil, inside(err)
 			}
@@ -151,7 +178,7 @@ func decode(dec *json.Decoder, depth int) (any, error) {
 	case json.Delim('['):
 		a := []any{}
 		for dec.More() {
-			v, err := decode(dec, depth+1)
+			v, err := dec.value(depth + 1)
 			if err != nil {
 				return nil, inside(err)
 			}
@@ -159,6 +186,10 @@ func decode(dec *json.Decoder, depth int) (any, error) {
 		}
 		_, err := dec.Token()
 		return a, inside(err)
+	}
+	if s, ok := t.(string); ok && isEncoded(s) {
+		dec.encoded++
+		return "", nil
 	}
 	return t, nil
 }
@@ -268,9 +299,6 @@ func (f *flattener) line(path, s string) {
 func scalar(v any) string {
 	switch v := v.(type) {
 	case string:
-		if len(v) > 2048 && !strings.ContainsAny(v[:1024], " \n\u3002") {
-			return "" // base64 and the like
-		}
 		return strings.TrimSpace(clean.Text(v))
 	case json.Number:
 		return clean.Clip(v.String(), 100)
@@ -352,18 +380,18 @@ func table(a []any) *sheaf.Table {
 // JSON are counted, and a part without any JSON has failed.
 func linesUnit(b []byte, n int) sheaf.UnitResult {
 	var records []any
-	bad := 0
+	bad, encoded := 0, 0
 	for line := range bytes.Lines(b) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		dec := json.NewDecoder(bytes.NewReader(line))
-		dec.UseNumber()
-		v, err := decode(dec, 0)
+		dec := newDecoder(line)
+		v, err := dec.value(0)
 		if err != nil {
 			bad++
 			continue
 		}
+		encoded += dec.encoded
 		records = append(records, v)
 	}
 	var f flattener
@@ -379,6 +407,7 @@ func linesUnit(b []byte, n int) sheaf.UnitResult {
 		f.blocks[i].Page = n
 	}
 	u := whole.Unit(n, f.blocks)
+	u.Warnings = append(u.Warnings, leftOut(encoded, n)...)
 	if bad > 0 {
 		message := strconv.Itoa(bad) + " lines are not valid JSON and were left out; correct them and upload the file again."
 		if len(records) == 0 {

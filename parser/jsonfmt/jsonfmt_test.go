@@ -66,6 +66,33 @@ func TestLongTextIsReadWhole(t *testing.T) {
 	}
 }
 
+// Data in base64 is no text, which a warning says; a language without spaces is.
+func TestOnlyDataIsLeftOut(t *testing.T) {
+	thai, data := strings.Repeat("กขค", 900), strings.Repeat("iVBORw0KGgo", 300)
+	record := `{"name": "one", "text": "` + thai + `", "file": "` + data + `", "thumb": "` + data + `"}`
+	for mediaType, src := range map[string]string{parser.MediaJSON: record, parser.MediaJSONL: record + "\n" + record + "\n"} {
+		r, units, err := formattest.Read(t, New(), []byte(src), parser.Options{MediaType: mediaType}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings := append(r.Warnings, units[0].Warnings...)
+		n := strings.Count(src, data)
+		if len(warnings) != 1 || warnings[0].Code != "values_ignored" || !strings.Contains(warnings[0].Message, fmt.Sprintf("(%d)", n)) {
+			t.Errorf("%s: %+v", mediaType, warnings)
+		}
+		said := ""
+		for _, b := range units[0].Blocks {
+			said += b.Text
+			if b.Table != nil {
+				said += fmt.Sprint(b.Table.Rows)
+			}
+		}
+		if strings.Count(said, thai) != n/2 || strings.Contains(said, data) {
+			t.Errorf("%s: read %d bytes", mediaType, len(said))
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(sample())
 	f.Add([]byte(`[{"a":1},{"a":2}]`))

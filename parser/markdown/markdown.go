@@ -13,6 +13,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
+	mdparser "github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
@@ -31,12 +32,38 @@ const (
 	// maxDepth bounds nested quotes and lists. Each level costs the Markdown
 	// parser a pass over the line, and its own walk of the tree is recursive.
 	maxDepth = 200
-	version  = 2 // changes whenever the same file would yield other blocks
+	version  = 3 // changes whenever the same file would yield other blocks
 )
 
 // New returns the format.
 func New() parser.Format {
-	return &format{md: goldmark.New(goldmark.WithExtensions(extension.GFM, extension.Footnote, extension.DefinitionList))}
+	return &format{md: goldmark.New(goldmark.WithExtensions(extension.GFM, extension.Footnote, extension.DefinitionList),
+		goldmark.WithParserOptions(mdparser.WithASTTransformers(util.Prioritized(unreferenced{}, 0))))}
+}
+
+// unreferenced keeps footnotes that nothing refers to, which the extension would
+// remove: they are numbered after the others.
+type unreferenced struct{}
+
+// Transform implements goldmark's parser.ASTTransformer.
+func (unreferenced) Transform(doc *ast.Document, _ text.Reader, _ mdparser.Context) {
+	var notes []*east.Footnote
+	last := 0
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the visitor returns no error
+		if f, ok := n.(*east.Footnote); ok && entering {
+			notes, last = append(notes, f), max(last, f.Index)
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, f := range notes {
+		if f.Index < 0 {
+			last++
+			f.Index = last
+		}
+		if list, ok := f.Parent().(*east.FootnoteList); ok {
+			list.Count = last // without it, the list is removed
+		}
+	}
 }
 
 type format struct{ md goldmark.Markdown }

@@ -44,6 +44,7 @@ func TestManyMarksAreReadInTime(t *testing.T) {
 		{"emphasis on lines", strings.Repeat("|*a_\n", n), true},
 		{"emphasis behind a list", "- x\n" + strings.Repeat("2. *a_\n", n), true},
 		{"emphasis across words", strings.Repeat("_a*b_", n), true},
+		{"footnotes", strings.Repeat("[^a]: b\n", n/10), false},
 		{"links", strings.Repeat("[a](b) ", n/10), false},
 		{"a list", strings.Repeat("- *a* and _b_\n", n/10), false},
 		{"numbers", strings.Repeat("7. *a* and _b_\n", n/10), false},
@@ -98,6 +99,28 @@ func TestFrontMatterIsToldFromText(t *testing.T) {
 		}
 		if strings.Join(got, "|") != strings.TrimPrefix(want+"|End.", "|") {
 			t.Errorf("%q: %q (%q, %q)", src, got, meta, rest)
+		}
+	}
+}
+
+// A footnote that nothing refers to is text all the same.
+func TestFootnotesWithoutReferencesAreRead(t *testing.T) {
+	notes := "[^a]: Nobody refers to gneiss.\n[^b]: Somebody does to schist.\n[^c]: Nor to basalt.\n"
+	for src, want := range map[string]string{
+		"Text[^b] with a note.\n\n" + notes: "Text[1] with a note.|[1] Somebody does to schist.|[2] Nobody refers to gneiss.|[3] Nor to basalt.",
+		"Text.\n\n" + notes:                 "Text.|[1] Nobody refers to gneiss.|[2] Somebody does to schist.|[3] Nor to basalt.",
+		notes[:31]:                          "[1] Nobody refers to gneiss.",
+	} {
+		_, units, err := formattest.Read(t, New(), []byte(src), parser.Options{Name: "a.md", MediaType: parser.MediaMarkdown}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, b := range units[0].Blocks {
+			got = append(got, b.Text)
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%q: %q", src, got)
 		}
 	}
 }

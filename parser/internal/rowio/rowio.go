@@ -68,6 +68,7 @@ type Emitter struct {
 	bytes int
 	width int
 	text  bool
+	cut   int // cells
 }
 
 // Row adds row number n. The slice is retained.
@@ -78,6 +79,7 @@ func (e *Emitter) Row(n int, row []string) error {
 	for i, c := range row {
 		if len(c) > MaxCellBytes {
 			c = clean.Clip(c, MaxCellBytes)
+			e.cut++
 		}
 		row[i] = clean.Text(c)
 	}
@@ -126,7 +128,10 @@ func (e *Emitter) Flush() error {
 	if !e.text {
 		u.Status, u.Code, u.Message, u.Blocks = sheaf.UnitBlank, "no_text", "The rows are empty.", nil
 	}
-	e.rows, e.bytes, e.width, e.text = nil, 0, 0, false
+	if e.cut > 0 {
+		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "cells_clipped", Page: e.first, Message: fmt.Sprintf("Of cells of more than %d MB (%d) the rest was not read.", MaxCellBytes>>20, e.cut)})
+	}
+	e.rows, e.bytes, e.width, e.text, e.cut = nil, 0, 0, false, 0
 	return e.Emit(u)
 }
 
