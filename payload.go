@@ -3,6 +3,7 @@ package sheaf
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 )
@@ -12,9 +13,17 @@ func ArtifactKey(tenantID, documentID, rangeID string) string {
 	return ArtifactPrefix(tenantID, documentID) + rangeID + ".parquet"
 }
 
-// ArtifactPrefix is the folder of a document's range results and shards.
+// ArtifactPrefix is the folder of everything made of a document.
 func ArtifactPrefix(tenantID, documentID string) string {
 	return "artifacts/" + tenantID + "/" + documentID + "/"
+}
+
+// PlanPrefix is the folder of what was made when a document with these bytes was
+// planned, and is removed with them.
+func PlanPrefix(tenantID, documentID, blobKey string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(blobKey)) // a hash never fails
+	return fmt.Sprintf("%splans/%016x/", ArtifactPrefix(tenantID, documentID), h.Sum64())
 }
 
 // OriginalPrefix is the folder of a document's uploaded bytes.

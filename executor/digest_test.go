@@ -20,13 +20,13 @@ var everyOption = []string{"chunk_method", "chunk_token_num", "delimiter", "over
 // everything again. The values were taken before settings could be set to zero.
 func TestDigestsOfUnchangedSettingsStay(t *testing.T) {
 	for _, c := range []struct{ settings, want string }{
-		{`{}`, `c06a9eeafcc56c45 9626735ab6490b64c06a9eeafcc56c45 artifacts/t/d/plans/db701d7b324f2871.json {}`},
-		{`{"chunk_method":"paper"}`, `e60038e1faecc153 9626735ab6490b64e60038e1faecc153 artifacts/t/d/plans/b267dad8742ae2e9.json {"chunk_method":"paper"}`},
-		{"{\"chunk_method\":\"one\",\"chunk_token_num\":256,\"delimiter\":\"`##`;\"}", "95fffae1cd86470d 9626735ab6490b6495fffae1cd86470d artifacts/t/d/plans/fa6c8e103fc2c4e9.json {\"chunk_method\":\"one\",\"chunk_token_num\":256,\"delimiter\":\"`##`;\"}"},
-		{`{"overlapped_percent":20,"children_delimiter":"\n","html4excel":true,"toc_extraction":false,"image_context_size":40,"table_context_size":9}`, `2d262ef644270629 9626735ab6490b642d262ef644270629 artifacts/t/d/plans/eed9d67ede57f54b.json {"overlapped_percent":20,"children_delimiter":"\n","html4excel":true,"toc_extraction":false,"image_context_size":40,"table_context_size":9}`},
-		{`{"ocr_pictures":true,"auto_keywords":3,"auto_questions":2,"auto_context":false,"pii":"redact"}`, `a8d37ff0018406e0 9626735ab6490b64a8d37ff0018406e0 artifacts/t/d/plans/594b9062e5b2ffcd.json {"ocr_pictures":true,"auto_keywords":3,"auto_questions":2,"auto_context":false,"pii":"redact"}`},
-		{`{"tag_kb_ids":["0123","4567"],"topn_tags":5,"task_page_size":22,"pages":[[1,10],[20,25]],"table_rows":100}`, `1b71e0a32c2d8bdb 72c5c7158ce852b51b71e0a32c2d8bdb artifacts/t/d/plans/ada51ab105c0aeaa.json {"tag_kb_ids":["0123","4567"],"topn_tags":5,"task_page_size":22,"pages":[[1,10],[20,25]],"table_rows":100}`},
-		{`{"encoding":"koi8-r","media_type":"text/csv","password":"<secret>"}`, `c13b95b7695a0f35 9626735ab6490b64c13b95b7695a0f35 artifacts/t/d/plans/45a711e5fd762d93.json {"encoding":"koi8-r","media_type":"text/csv","password":"\u003csecret\u003e"}`},
+		{`{}`, `c06a9eeafcc56c45 9626735ab6490b64c06a9eeafcc56c45 artifacts/t/d/plans/af63df4c8601f1a5/db701d7b324f2871.json {}`},
+		{`{"chunk_method":"paper"}`, `e60038e1faecc153 9626735ab6490b64e60038e1faecc153 artifacts/t/d/plans/af63df4c8601f1a5/b267dad8742ae2e9.json {"chunk_method":"paper"}`},
+		{"{\"chunk_method\":\"one\",\"chunk_token_num\":256,\"delimiter\":\"`##`;\"}", "95fffae1cd86470d 9626735ab6490b6495fffae1cd86470d artifacts/t/d/plans/af63df4c8601f1a5/fa6c8e103fc2c4e9.json {\"chunk_method\":\"one\",\"chunk_token_num\":256,\"delimiter\":\"`##`;\"}"},
+		{`{"overlapped_percent":20,"children_delimiter":"\n","html4excel":true,"toc_extraction":false,"image_context_size":40,"table_context_size":9}`, `2d262ef644270629 9626735ab6490b642d262ef644270629 artifacts/t/d/plans/af63df4c8601f1a5/eed9d67ede57f54b.json {"overlapped_percent":20,"children_delimiter":"\n","html4excel":true,"toc_extraction":false,"image_context_size":40,"table_context_size":9}`},
+		{`{"ocr_pictures":true,"auto_keywords":3,"auto_questions":2,"auto_context":false,"pii":"redact"}`, `a8d37ff0018406e0 9626735ab6490b64a8d37ff0018406e0 artifacts/t/d/plans/af63df4c8601f1a5/594b9062e5b2ffcd.json {"ocr_pictures":true,"auto_keywords":3,"auto_questions":2,"auto_context":false,"pii":"redact"}`},
+		{`{"tag_kb_ids":["0123","4567"],"topn_tags":5,"task_page_size":22,"pages":[[1,10],[20,25]],"table_rows":100}`, `1b71e0a32c2d8bdb 72c5c7158ce852b51b71e0a32c2d8bdb artifacts/t/d/plans/af63df4c8601f1a5/ada51ab105c0aeaa.json {"tag_kb_ids":["0123","4567"],"topn_tags":5,"task_page_size":22,"pages":[[1,10],[20,25]],"table_rows":100}`},
+		{`{"encoding":"koi8-r","media_type":"text/csv","password":"<secret>"}`, `c13b95b7695a0f35 9626735ab6490b64c13b95b7695a0f35 artifacts/t/d/plans/af63df4c8601f1a5/45a711e5fd762d93.json {"encoding":"koi8-r","media_type":"text/csv","password":"\u003csecret\u003e"}`},
 	} {
 		var said sheaf.ParseConfig
 		if err := json.Unmarshal([]byte(c.settings), &said); err != nil {

@@ -44,11 +44,11 @@ func (o *openedPlan) shard(piece parser.PlannedRange) (shard, bool) {
 // its version and on the settings that it reads.
 func openedKey(doc *sheaf.Document, format parser.Format, mediaType string, config sheaf.ParseConfig) string {
 	h := xxhash.New()
-	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d\x00%s\x00", doc.BlobKey, doc.SHA256, format.ID(), format.Version(), mediaType)
+	fmt.Fprintf(h, "%s\x00%s\x00%d\x00%s\x00", doc.SHA256, format.ID(), format.Version(), mediaType)
 	for _, name := range slices.Sorted(slices.Values(format.Options())) {
 		fmt.Fprintf(h, "%s=%s\x00", name, configField(config, name))
 	}
-	return fmt.Sprintf("%splans/%016x.opened.json", sheaf.ArtifactPrefix(doc.TenantID, doc.ID), h.Sum64())
+	return fmt.Sprintf("%s%016x.opened.json", sheaf.PlanPrefix(doc.TenantID, doc.ID, doc.BlobKey), h.Sum64())
 }
 
 // keepOpened stores what a format made, with its shards. It returns nil if there are

@@ -401,7 +401,7 @@ func (p *Planner) fingerprint(format parser.Format, config sheaf.ParseConfig, fl
 func planKey(doc *sheaf.Document, digest string, config sheaf.ParseConfig) string {
 	c, _ := json.Marshal(config) // plain fields always encode
 	h := xxhash.Sum64String(doc.BlobKey + "\x00" + doc.SHA256 + "\x00" + digest + "\x00" + string(c))
-	return fmt.Sprintf("%splans/%016x.json", sheaf.ArtifactPrefix(doc.TenantID, doc.ID), h)
+	return fmt.Sprintf("%s%016x.json", sheaf.PlanPrefix(doc.TenantID, doc.ID, doc.BlobKey), h)
 }
 
 // keepPlan stores a plan as it is before reuse is applied.
@@ -836,7 +836,7 @@ func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, dir string
 		return shard{}, fmt.Errorf("opening a shard: %w", err)
 	}
 	h := xxhash.New()
-	fmt.Fprintf(h, "%s/%s/", doc.BlobKey, piece.Range)
+	fmt.Fprintf(h, "%s/", piece.Range)
 	if _, err := io.Copy(h, f); err != nil {
 		return shard{}, fmt.Errorf("reading a shard: %w", err)
 	}
@@ -844,7 +844,7 @@ func (p *Planner) keepShard(ctx context.Context, doc *sheaf.Document, dir string
 		return shard{}, fmt.Errorf("reading a shard: %w", err)
 	}
 	name := fmt.Sprintf("%016x", h.Sum64())
-	stored, err := p.Blobs.Put(ctx, sheaf.ArtifactPrefix(doc.TenantID, doc.ID)+"shards/"+name, f, info.Size())
+	stored, err := p.Blobs.Put(ctx, sheaf.PlanPrefix(doc.TenantID, doc.ID, doc.BlobKey)+"shards/"+name, f, info.Size())
 	if err != nil {
 		return shard{}, fmt.Errorf("storing a shard: %w", err)
 	}

@@ -42,7 +42,7 @@ func TestCollectCountsWhatItRemoves(t *testing.T) {
 		t.Helper()
 		put(sheaf.OriginalPrefix("t", d.ID)+"one", "12345")
 		put(sheaf.ArtifactKey("t", d.ID, "r"), "123")
-		put(sheaf.ArtifactPrefix("t", d.ID)+"plans/x.json", "1")
+		put(sheaf.ArtifactPrefix("t", d.ID)+"plans/x/y.json", "1")
 		var entries []index.Entry
 		for i, v := range [][]float32{vector, nil} {
 			entries = append(entries, index.Entry{TenantID: "t", DatasetID: d.Dataset, Name: "a", Vector: v,

@@ -369,8 +369,11 @@ func (s *changes) replaceBytes(tx *gorm.DB, old *documentRow, r documentRow, d s
 	if old.BlobKey == d.BlobKey || old.BlobKey == "" || strings.HasPrefix(d.BlobKey, old.BlobKey) {
 		return nil
 	}
-	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "not_before"},
-		[][]any{{old.TenantID, old.ID, old.BlobKey, s.after(replacedDelay)}}, "")
+	due := s.after(replacedDelay)
+	return insertRows(tx, "garbage", []string{"tenant_id", "doc_id", "blob_prefix", "not_before"}, [][]any{
+		{old.TenantID, old.ID, old.BlobKey, due},
+		{old.TenantID, old.ID, sheaf.PlanPrefix(old.TenantID, old.ID, old.BlobKey), due},
+	}, "")
 }
 
 // checkQuota rejects documents that exceed the tenant's quota.

@@ -572,6 +572,15 @@ func testCreate(t *testing.T, b *bench) {
 	newest, err := b.NewestGenerations(b.ctx, b.tenant, []string{id, more[0], sheaf.NewID()})
 	b.ok(err)
 	b.same("newest generations", []any{len(newest), newest[id].Generation, newest[id].JobID, newest[more[0]].Generation}, []any{2, 2, next.ID, 1})
+
+	// What was made of replaced bytes goes with them.
+	was := again.Document.BlobKey
+	again.Document.SHA256, again.Document.BlobKey, again.Plan = strings.Repeat("e", 64), sheaf.OriginalPrefix(b.tenant, id)+"third", planTask()
+	_, err = b.CreateDocuments(b.ctx, b.newJob(sheaf.JobIngest), []taskstore.NewDocument{again}, "")
+	b.ok(err)
+	refs, err := b.References(b.ctx, nil, []string{id})
+	b.ok(err)
+	b.same("to be removed", slices.Compact(slices.Sorted(slices.Values(refs.Prefixes))), slices.Sorted(slices.Values([]string{was, sheaf.PlanPrefix(b.tenant, id, was)})))
 }
 
 // Held documents exist, are not processed, and can be started, canceled and deleted.
