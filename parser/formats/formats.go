@@ -123,7 +123,7 @@ func All(c Config) []parser.Format {
 	patience, _ := time.ParseDuration(c.TranscribeTimeout) // anything invalid means the default
 	recognition := c.recognition()
 	all = []parser.Format{
-		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition}),
+		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition, Formats: registry}),
 		docx.New(recognition, registry),
 		pptx.New(recognition, registry),
 		xlsx.New(),

@@ -2,10 +2,14 @@ package pdf
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/pdfcpu/pdfcpu/pkg/pdfcpu/types"
 
 	"sheaf"
@@ -239,7 +243,7 @@ func (f *forms) typed() {
 			}
 			switch kind {
 			case "FileAttachment":
-				f.attach(d["FS"])
+				f.attach(d["FS"], page)
 			case "FreeText":
 				if text := f.text(d["Contents"]); text != "" {
 					f.add(page, text, d)
@@ -258,14 +262,28 @@ func (f *forms) typed() {
 	}
 }
 
-// attached are the files attached to a document, none of which is read.
+// attached are the files attached to a document.
 type attached struct {
-	names    []string // the first of them
-	n        int
-	examined int // nodes and entries
+	read     []attachment // when their page is
+	names    []string     // the first of those that are not
+	n        int          // of those that are not
+	examined int          // nodes and entries
 }
 
-// String lists them for a warning.
+// attachment is a file in a stream of the document.
+type attachment struct {
+	page   int // from 0
+	number int // of the stream
+	name   string
+	sum    uint64 // of its bytes, as they are stored
+}
+
+// markAttached is the language of a block that stands for an attachment until its
+// page is parsed, followed by the number and the sum. A program that does not know
+// it reads the name.
+const markAttached = "attached "
+
+// String lists those that are not read, for a warning.
 func (a attached) String() string {
 	s := strings.Join(a.names, ", ")
 	if more := a.n - len(a.names); more > 0 {
@@ -276,6 +294,7 @@ func (a attached) String() string {
 
 const (
 	maxAttachments = 10_000 // nodes and entries examined
+	readFiles      = 50     // attachments
 	namedFiles     = 8      // in the warning
 )
 
@@ -287,16 +306,17 @@ func (f *forms) attachments(o types.Object, depth int) {
 	}
 	pairs := arrayOf(f.objects, node["Names"])
 	for i := 1; i < len(pairs); i += 2 {
-		f.attach(pairs[i])
+		f.attach(pairs[i], len(f.numbers)-1)
 	}
 	for _, k := range arrayOf(f.objects, node["Kids"]) {
 		f.attachments(k, depth+1)
 	}
 }
 
-// attach counts the file of a file specification (ISO 32000-2, 7.11.3), unless it is
-// what the pages show: an invoice in XML beside its printed form.
-func (f *forms) attach(o types.Object) {
+// attach lists the file of a file specification (ISO 32000-2, 7.11.3), unless it is
+// what the pages show: an invoice in XML beside its printed form. Those of the whole
+// document belong to its last page.
+func (f *forms) attach(o types.Object, page int) {
 	if f.files.examined++; f.files.examined > maxAttachments {
 		return
 	}
@@ -314,10 +334,35 @@ func (f *forms) attach(o types.Object) {
 	case "Alternative", "Source", "Data":
 		return
 	}
+	name := clean.Clip(clean.Line(cmp.Or(f.text(d["UF"]), f.text(d["F"]))), 100)
+	if a, ok := f.stored(dictOf(f.objects, d["EF"])); ok && len(f.files.read) < readFiles {
+		a.page, a.name = page, cmp.Or(name, "file")
+		f.files.read = append(f.files.read, a)
+		return
+	}
 	f.files.n++
-	if name := clean.Clip(cmp.Or(f.text(d["UF"]), f.text(d["F"])), 100); name != "" && len(f.files.names) < namedFiles {
+	if name != "" && len(f.files.names) < namedFiles {
 		f.files.names = append(f.files.names, name)
 	}
+}
+
+// stored finds the stream of an attached file. Files that only pdfcpu opens, such as
+// encrypted ones, are not opened again to read it.
+func (f *forms) stored(ef types.Dict) (a attachment, ok bool) {
+	if _, own := f.objects.(*objects); !own {
+		return a, false
+	}
+	for _, key := range []string{"UF", "F"} {
+		ref, ok := ef[key].(types.IndirectRef)
+		if !ok {
+			continue
+		}
+		o, err := f.objects.Dereference(ref)
+		if s, ok := o.(types.StreamDict); ok && err == nil {
+			return attachment{number: ref.ObjectNumber.Value(), sum: xxhash.Sum64(s.Raw)}, true
+		}
+	}
+	return a, false
 }
 
 func (f *forms) add(page int, text string, d types.Dict) {
@@ -396,18 +441,27 @@ func (f *forms) beside() map[int][]sheaf.Block {
 			b.Spans = append(b.Spans, sheaf.Span{Start: start, End: len(b.Text), Box: v.box})
 		}
 	}
+	for _, a := range f.files.read {
+		n := a.page + 1
+		out[n] = append(out[n], sheaf.Block{Kind: sheaf.BlockParagraph, Page: n, Text: "Attached file: " + a.name, Lang: fmt.Sprintf("%s%d %x", markAttached, a.number, a.sum)})
+	}
 	return out
 }
 
 // addBeside adds what the plan found beside the page's content, where it is
-// displayed.
-func (d *document) addBeside(u *sheaf.UnitResult) {
+// displayed, and files attached to the page. The error is ctx's.
+func (d *document) addBeside(ctx context.Context, u *sheaf.UnitResult) error {
 	blocks := d.options.Beside[u.Unit]
 	if len(blocks) == 0 || u.Status == sheaf.UnitFailed {
-		return
+		return nil
 	}
+	var files []sheaf.Block
 	f, known := d.frames[u.Unit]
 	for _, b := range blocks {
+		if strings.HasPrefix(b.Lang, markAttached) {
+			files = append(files, b)
+			continue
+		}
 		spans := b.Spans
 		b.Spans = nil
 		for _, s := range spans {
@@ -422,4 +476,64 @@ func (d *document) addBeside(u *sheaf.UnitResult) {
 	if u.Status == sheaf.UnitBlank {
 		u.Status, u.Code, u.Message = sheaf.UnitOK, "", ""
 	}
+	if len(files) == 0 {
+		return nil
+	}
+	return d.addFiles(ctx, u, files)
+}
+
+// addFiles adds the text of the files that marks stand for, each after its name.
+func (d *document) addFiles(ctx context.Context, u *sheaf.UnitResult, marks []sheaf.Block) error {
+	file, size := d.source()
+	o, err := openObjects(file, size)
+	if err == nil {
+		defer o.close()
+	}
+	for _, b := range marks {
+		number, _ := strconv.Atoi(strings.Fields(b.Lang[len(markAttached):] + " 0")[0])
+		name := strings.TrimPrefix(b.Text, "Attached file: ")
+		b.Lang = ""
+		u.Blocks = append(u.Blocks, b)
+		var content []byte
+		if err == nil && d.attached.Formats != nil {
+			content = o.attachment(number)
+		}
+		if content == nil {
+			u.Warnings = append(u.Warnings, sheaf.Warning{Code: "attachments_ignored", Page: u.Unit, Message: fmt.Sprintf("The attached file %s cannot be read; save and upload it.", name)})
+			continue
+		}
+		blocks, err := d.attached.File(ctx, name, content)
+		if err != nil {
+			return err
+		}
+		for i := range blocks {
+			blocks[i].Page = u.Unit
+		}
+		u.Blocks = append(u.Blocks, blocks...)
+	}
+	for _, w := range d.attached.Warnings() {
+		w.Page = u.Unit
+		u.Warnings = append(u.Warnings, w)
+	}
+	return nil
+}
+
+// attachment returns the bytes of an attached file, or nil.
+func (o *objects) attachment(number int) (content []byte) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // in case a mapped file is truncated
+	defer func() {
+		if recover() != nil {
+			content = nil
+		}
+	}()
+	v, err := o.object(number)
+	s, ok := v.(types.StreamDict)
+	if err != nil || !ok {
+		return nil
+	}
+	b, err := o.unpacked(s)
+	if err != nil {
+		return nil
+	}
+	return slices.Clone(b) // not of the mapped file
 }

@@ -124,10 +124,11 @@ func TestAnObjectMayLackItsEnd(t *testing.T) {
 	}
 }
 
-// Attached files are named, each once; what only repeats the pages is not.
+// Attached files that cannot be read are named, each once; what only repeats the
+// pages is not.
 func TestAttachedFilesAreNamed(t *testing.T) {
 	file := enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 11, 72, 740, "See the attached plan."), Annots: []string{
-		"/Subtype /FileAttachment /FS << /Type /Filespec /F (plan of the orchard.xlsx) /EF << /F 3 0 R >> >> /Rect [1 1 2 2]",
+		"/Subtype /FileAttachment /FS << /Type /Filespec /F (plan of the orchard.xlsx) /EF << /F 1 0 R >> >> /Rect [1 1 2 2]",
 		"/Subtype /FileAttachment /FS << /Type /Filespec /F (a link.pdf) >> /Rect [1 1 2 2]",
 	}}}}
 	d, err := openBytes(t, file.Bytes(), sheaf.ParseConfig{})

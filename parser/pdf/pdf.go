@@ -20,6 +20,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/embedded"
 	"sheaf/parser/internal/ocr"
 	"sheaf/parser/internal/picture"
 	"sheaf/parser/internal/tempfile"
@@ -31,6 +32,8 @@ import (
 type Config struct {
 	Engine engine.Engine // default: PDFium in WebAssembly; see package pdfium
 	OCR    ocr.Config    // reads pages without a text layer; off by default
+	// Formats read attached files; nil for none.
+	Formats func() *parser.Registry
 }
 
 // New returns the format. Nothing is started before the first Open.
@@ -95,6 +98,7 @@ type document struct {
 	page     engine.Page
 	outline  *outline
 	frames   map[int]frame // of pages that have something beside their content
+	attached embedded.Reader
 }
 
 func (d *document) source() (io.ReaderAt, int64) {
@@ -224,6 +228,10 @@ func (d *document) Close() error {
 // Parse implements parser.Document.
 func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitResult) error) error {
 	_, left := picture.Budget(r.Len(), nil)
+	d.attached = embedded.Reader{Options: d.options} // its limits are those of a range
+	if d.format.cfg.Formats != nil {
+		d.attached.Formats = d.format.cfg.Formats()
+	}
 	return d.units(ctx, r, func(u *sheaf.UnitResult) error {
 		from := time.Now()
 		switch {
@@ -237,7 +245,9 @@ func (d *document) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.Uni
 			}
 		}
 		left -= time.Since(from)
-		d.addBeside(u)
+		if err := d.addBeside(ctx, u); err != nil {
+			return err
+		}
 		return emit(*u)
 	})
 }

@@ -96,7 +96,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 			warn("comments_ignored", "Reviewer comments (%d) were not read; they are not part of the text.", in.comments)
 		}
 		if in.files.n > 0 {
-			warn("attachments_ignored", "The files attached to the document (%d) were not read; save and upload them: %s.", in.files.n, in.files)
+			warn("attachments_ignored", "Files attached to the document (%d) were not read; save and upload them: %s.", in.files.n, in.files)
 		}
 		if placing, ok := d.doc.(engine.Placing); ok && in.sound && d.repaired == nil {
 			placing.Place(in.pages) // so that ranges read here next need not search for them

@@ -54,7 +54,10 @@ type Reader struct {
 // names, with program, the name of what made it ("Visio.Drawing.15"). The error is
 // ctx's.
 func (r *Reader) Shown(ctx context.Context, part, program string) ([]sheaf.Block, error) {
-	name, blocks, err := r.read(ctx, part, program)
+	return r.shown(r.read(ctx, part, program))
+}
+
+func (r *Reader) shown(name string, blocks []sheaf.Block, err error) ([]sheaf.Block, error) {
 	text := 0
 	for i := range blocks {
 		if blocks[i].Kind == sheaf.BlockHeading {
@@ -89,6 +92,24 @@ func (r *Reader) read(ctx context.Context, part, program string) (name string, b
 		r.warn("the embedded file %s cannot be read: %s", name, strings.TrimSuffix(sheaf.AsFailure(err, "").Message, "."))
 		return "", nil, nil
 	}
+	return r.content(ctx, name, program, b)
+}
+
+// File returns the text of an attached file, as Shown does.
+func (r *Reader) File(ctx context.Context, name string, b []byte) ([]sheaf.Block, error) {
+	if r.files++; r.files > maxFiles || r.took > maxTime || r.bytes > 4*maxBytes || members.Deep(ctx) {
+		r.dropped++
+		return nil, nil
+	}
+	if len(b) > maxBytes {
+		r.warn("the embedded file %s is larger than %d MB; upload it by itself", name, maxBytes>>20)
+		return nil, nil
+	}
+	return r.shown(r.content(ctx, name, "", b))
+}
+
+// content reads a file. Compound files may hold another.
+func (r *Reader) content(ctx context.Context, name, program string, b []byte) (_ string, blocks []sheaf.Block, err error) {
 	r.bytes += int64(len(b))
 	if parser.IsCompound(b) {
 		formula := false
