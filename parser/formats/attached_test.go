@@ -42,7 +42,7 @@ func TestFilesAttachedToAPDFAreRead(t *testing.T) {
 	inner := attach(t, onePage("The inner page is about gneiss."), "deep.txt", "The deep note tells of schist.\n")
 	pdf := attach(t, onePage("The cover page."),
 		"table.csv", "stone,price\nbasalt,41\n", "terms.docx", string(wordFile("", nil, "# Terms", "Payment within 41 days.")),
-		"inner.pdf", string(inner), "noise.bin", "\x00\x01\x02\x03")
+		"inner.pdf", string(inner), "noise.bin", "\x00\x01\x02\x03", "empty.pdf", string(onePage("")))
 	plan, units, err := readAny(t, pdf, "portfolio.pdf")
 	if err != nil || len(units) != 1 {
 		t.Fatalf("%v, %d units", err, len(units))
@@ -53,7 +53,7 @@ func TestFilesAttachedToAPDFAreRead(t *testing.T) {
 			t.Errorf("%q is missing:\n%s", want, said)
 		}
 	}
-	if len(plan.Warnings) != 0 || len(units[0].Warnings) != 1 || !strings.Contains(units[0].Warnings[0].Message, "noise.bin") {
+	if w := units[0].Warnings; len(plan.Warnings) != 0 || len(w) != 2 || !strings.Contains(w[0].Message+w[1].Message, "noise.bin is ") || !strings.Contains(w[0].Message+w[1].Message, "No text was found in the attached file empty.pdf.") {
 		t.Errorf("plan %+v, page %+v", plan.Warnings, units[0].Warnings)
 	}
 	for _, b := range units[0].Blocks {

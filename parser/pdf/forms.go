@@ -489,6 +489,9 @@ func (d *document) addFiles(ctx context.Context, u *sheaf.UnitResult, marks []sh
 	if err == nil {
 		defer o.close()
 	}
+	warn := func(format string, args ...any) {
+		u.Warnings = append(u.Warnings, sheaf.Warning{Code: "attachments_ignored", Page: u.Unit, Message: fmt.Sprintf(format, args...)})
+	}
 	for _, b := range marks {
 		number, _ := strconv.Atoi(strings.Fields(b.Lang[len(markAttached):] + " 0")[0])
 		name := strings.TrimPrefix(b.Text, "Attached file: ")
@@ -499,7 +502,7 @@ func (d *document) addFiles(ctx context.Context, u *sheaf.UnitResult, marks []sh
 			content = o.attachment(number)
 		}
 		if content == nil {
-			u.Warnings = append(u.Warnings, sheaf.Warning{Code: "attachments_ignored", Page: u.Unit, Message: fmt.Sprintf("The attached file %s cannot be read; save and upload it.", name)})
+			warn("The attached file %s cannot be read; save and upload it.", name)
 			continue
 		}
 		blocks, err := d.attached.File(ctx, name, content)
@@ -510,10 +513,14 @@ func (d *document) addFiles(ctx context.Context, u *sheaf.UnitResult, marks []sh
 			blocks[i].Page = u.Unit
 		}
 		u.Blocks = append(u.Blocks, blocks...)
-	}
-	for _, w := range d.attached.Warnings() {
-		w.Page = u.Unit
-		u.Warnings = append(u.Warnings, w)
+		said := d.attached.Warnings()
+		if len(said)+len(blocks) == 0 {
+			warn("No text was found in the attached file %s.", name)
+		}
+		for _, w := range said {
+			w.Page = u.Unit
+			u.Warnings = append(u.Warnings, w)
+		}
 	}
 	return nil
 }
