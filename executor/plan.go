@@ -689,11 +689,20 @@ func earlierCut(live []taskstore.ReusableRange, plan *parser.Plan, pieces []pars
 		}
 		return n
 	}
-	if len(out) > len(pieces)+len(pieces)/4+1 || longest(out) > longest(pieces)+1 || !slices.Equal(runs(out), runs(pieces)) {
+	most := longest(pieces) + 1
+	byFormat := slices.EqualFunc(pieces, sheaf.CutRanges(runs(pieces), plan.RangeSize), func(p parser.PlannedRange, r sheaf.Range) bool { return p.Range == r })
+	if plan.RangeSize > 0 && byFormat {
+		most = max(most, formerRange)
+	}
+	if len(out) > len(pieces)+len(pieces)/4+1 || longest(out) > most || !slices.Equal(runs(out), runs(pieces)) {
 		return nil
 	}
 	return out
 }
+
+// formerRange is the number of pages per range that the previous release cut scans
+// into. What it recognized is used on.
+const formerRange = 12
 
 // runs joins adjacent ranges.
 func runs(cut []parser.PlannedRange) []sheaf.Range {

@@ -195,19 +195,22 @@ func TestChangedPagesKeepTheCutsOfTheLiveVersion(t *testing.T) {
 		units  int
 		pieces []sheaf.Range
 		kept   bool
+		size   int // of ranges, as the format cuts
 	}{
-		"changed in place":  {live, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 30}}, true},
-		"first version":     {nil, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 30}}, false},
-		"more pages":        {live, 31, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 31}}, false},
-		"some pages":        {live, 30, []sheaf.Range{{From: 2, To: 12}, {From: 13, To: 30}}, false},
-		"smaller tasks":     {live, 30, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 30}}, 4), false},
-		"much larger tasks": {live, 300, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 300}}, 100), false},
+		"scans, which were cut as text": {live, 30, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 30}}, 4), true, 4},
+		"smaller tasks of a text":       {live, 30, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 30}}, 4), false, 12},
+		"changed in place":              {live, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 30}}, true, 0},
+		"first version":                 {nil, 30, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 30}}, false, 0},
+		"more pages":                    {live, 31, []sheaf.Range{{From: 1, To: 12}, {From: 13, To: 22}, {From: 23, To: 31}}, false, 0},
+		"some pages":                    {live, 30, []sheaf.Range{{From: 2, To: 12}, {From: 13, To: 30}}, false, 0},
+		"smaller tasks":                 {live, 30, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 30}}, 4), false, 0},
+		"much larger tasks":             {live, 300, sheaf.CutRanges([]sheaf.Range{{From: 1, To: 300}}, 100), false, 0},
 	} {
 		var pieces []parser.PlannedRange
 		for _, r := range c.pieces {
 			pieces = append(pieces, parser.PlannedRange{Range: r})
 		}
-		got := earlierCut(c.live, &parser.Plan{Unit: sheaf.UnitPage, Units: c.units, Fingerprints: make([]uint64, c.units)}, pieces)
+		got := earlierCut(c.live, &parser.Plan{Unit: sheaf.UnitPage, Units: c.units, Fingerprints: make([]uint64, c.units), RangeSize: c.size}, pieces)
 		var ranges []sheaf.Range
 		for _, g := range got {
 			ranges = append(ranges, g.Range)

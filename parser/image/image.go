@@ -51,7 +51,7 @@ type format struct{ cfg Config }
 func (format) ID() string     { return "image" }
 func (f format) Version() int { return version + f.cfg.OCR.Digest() }
 func (format) Types() []parser.FileType {
-	like := parser.FileType{Families: []sheaf.FileFamily{sheaf.FamilyImage}, Unit: sheaf.UnitPage, Ranges: "12 pages", Needs: "tesseract"}
+	like := parser.FileType{Families: []sheaf.FileFamily{sheaf.FamilyImage}, Unit: sheaf.UnitPage, Ranges: "4 pages", Needs: "tesseract"}
 	types := parser.Types(like, "image/png", "image/jpeg", "image/tiff", "image/webp", "image/gif", "image/bmp")
 	for i, name := range []string{"PNG", "JPEG", "TIFF", "WebP", "GIF", "BMP"} {
 		types[i].Name = name
@@ -195,7 +195,7 @@ func (*document) Close() error { return nil }
 
 // Plan implements parser.Document.
 func (d *document) Plan(context.Context) (*parser.Plan, error) {
-	p := &parser.Plan{Unit: sheaf.UnitPage, Units: len(d.pages), RangeSize: 12, Metadata: map[string]string{
+	p := &parser.Plan{Unit: sheaf.UnitPage, Units: len(d.pages), RangeSize: ocr.RangePages, Metadata: map[string]string{
 		"width": strconv.Itoa(d.pages[0].width), "height": strconv.Itoa(d.pages[0].height),
 	}}
 	if d.more {

@@ -5,11 +5,14 @@ import (
 	"context"
 	"image"
 	"image/jpeg"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pdfcpu/pdfcpu/pkg/api"
 
 	"sheaf"
 	"sheaf/parser"
@@ -225,5 +228,57 @@ func TestFiguresThatAreNotReadAreNamed(t *testing.T) {
 	}
 	if w := us[0].Warnings; len(w) != 2 || !strings.Contains(w[1].Message, "(1)") {
 		t.Errorf("%+v", w)
+	}
+}
+
+// Recognition takes seconds a page: scans are cut into small ranges, so that they are
+// read side by side, unless nothing is recognized.
+func TestScansAreCutIntoSmallRanges(t *testing.T) {
+	picture, _ := pictured(t, enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "A page")}}})
+	pages := func(scans int) []byte {
+		var b bytes.Buffer
+		readers := make([]io.Reader, scans)
+		for i := range readers {
+			readers[i] = bytes.NewReader(picture)
+		}
+		if err := api.ImportImages(nil, &b, readers, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		text := enginetest.File{Pages: make([]enginetest.Page, 3)}
+		for i := range text.Pages {
+			text.Pages[i].Content = enginetest.Text("F1", 12, 72, 700, "A page with a text layer.")
+		}
+		var out bytes.Buffer
+		if err := api.MergeRaw([]io.ReadSeeker{bytes.NewReader(b.Bytes()), bytes.NewReader(text.Bytes())}, &out, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	on := ocr.Config{Tesseract: os.Args[0]} // it is there, and not started
+	for _, c := range []struct {
+		scans int
+		by    ocr.Config
+		want  int
+	}{{5, on, ocr.RangePages}, {5, ocr.Config{}, rangeSize}, {2, on, rangeSize}} {
+		path := filepath.Join(t.TempDir(), "a.pdf")
+		if err := os.WriteFile(path, pages(c.scans), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		d, err := New(Config{OCR: c.by}).Open(t.Context(), f, parser.Options{MediaType: parser.MediaPDF, TempDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := d.Plan(t.Context())
+		if err != nil || plan.Units != c.scans+3 || plan.RangeSize != c.want {
+			t.Errorf("%d scans of %d pages: %v, ranges of %d, want %d", c.scans, plan.Units, err, plan.RangeSize, c.want)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -49,7 +49,7 @@ type format struct{ cfg Config }
 // version changes whenever the same file would yield other blocks.
 const version = 13
 
-// rangeSize is the number of pages per task.
+// rangeSize is the number of pages per task. Of scans it is ocr.RangePages.
 const rangeSize = 12
 
 func (f *format) ID() string   { return "pdf" }
@@ -59,7 +59,7 @@ func (f *format) Types() []parser.FileType {
 		MediaType: parser.MediaPDF, Aliases: []string{"application/x-pdf"}, Name: "PDF", Extensions: []string{".pdf"}, Repairs: true,
 		// ISO 32000-1 annex H: readers accept the header anywhere in the first 1,024 bytes.
 		Magic:    []parser.Magic{{Bytes: "%PDF-", Within: 1024}},
-		Families: []sheaf.FileFamily{sheaf.FamilyPDF}, Unit: sheaf.UnitPage, Ranges: "at most 12 pages",
+		Families: []sheaf.FileFamily{sheaf.FamilyPDF}, Unit: sheaf.UnitPage, Ranges: "at most 12 pages, 4 of scans",
 	}}
 }
 

@@ -25,6 +25,7 @@ import (
 	"sheaf"
 	"sheaf/parser"
 	"sheaf/parser/internal/clean"
+	"sheaf/parser/internal/ocr"
 	"sheaf/parser/pdf/engine"
 )
 
@@ -85,6 +86,9 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	}
 	if err == nil && len(in.fingerprints) == d.pages {
 		p.Fingerprints, p.Outline, p.Beside = in.fingerprints, in.outline, in.beside
+		if d.format.cfg.OCR.On() && 2*in.scans > d.pages {
+			p.RangeSize = ocr.RangePages
+		}
 		if in.clipped+in.cut > 0 {
 			warn("form_clipped", "%s: up to %d KB of a value, %d KB of a page and %d KB of a document are read.",
 				clean.Counts(in.clipped, "values of the form that were left out", in.cut, "values that were cut"), maxMetaBytes/1000, maxBesideBytes/1000, maxBesideTotal/1000)
@@ -168,6 +172,7 @@ type inspection struct {
 	outline      []sheaf.Heading
 	metadata     map[string]string
 	sound        bool // pdfcpu was not needed
+	scans        int  // pages without a font: most are pictures
 	beside       map[int][]sheaf.Block
 	clipped, cut int  // values of the form left out, and read in part
 	comments     int  // of reviewers
@@ -257,7 +262,7 @@ func inspectObjects(r resolver, root types.Dict) (in inspection, err error) {
 	if err := h.tree(pages, inherited{}, 0); err != nil {
 		return in, err
 	}
-	in.fingerprints, in.pages = h.pages, make([]int, len(h.pages))
+	in.fingerprints, in.pages, in.scans = h.pages, make([]int, len(h.pages)), h.scans
 	for number, n := range h.pageOf {
 		in.pages[n] = number
 	}
@@ -307,6 +312,7 @@ type hasher struct {
 	walked  map[int]bool   // nodes of the page tree
 	pageOf  map[int]int    // object number of a page → its index
 	pages   []uint64
+	scans   int
 	keys    []string // of the dictionaries being written, concatenated
 	text    []byte   // of a plain value
 }
@@ -344,6 +350,9 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 		unit, _ := h.find(node, "UserUnit")
 		for _, o := range []types.Object{contents, in.resources, in.media, in.crop, in.rotate, unit} {
 			h.write(d, o, 0)
+		}
+		if resources := dictOf(h.objects, in.resources); len(dictOf(h.objects, resources["Font"])) == 0 && len(dictOf(h.objects, resources["XObject"])) > 0 {
+			h.scans++
 		}
 		h.pageOf[number] = len(h.pages)
 		h.pages = append(h.pages, d.Sum64())

@@ -34,6 +34,9 @@ const (
 	timeout        = 2 * time.Minute
 	maxMemoryBytes = 1 << 30
 	maxOutputBytes = 32 << 20
+	// RangePages is the number of pages per task: a few seconds each, read side by
+	// side, and lost when a process ends.
+	RangePages = 4
 	// DPI is the resolution at which pages are drawn for OCR: measured, 150 and 300
 	// read equally well, and 300 costs more.
 	DPI = 200
