@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -79,13 +78,8 @@ func (p *Planner) keepOpened(ctx context.Context, key string, doc *sheaf.Documen
 // openedBefore reads what was made for an earlier version of the document. It returns
 // nil on any problem: the file is then opened.
 func (p *Planner) openedBefore(ctx context.Context, key string) *openedPlan {
-	r, err := p.Blobs.Open(ctx, key, 0, -1)
-	if err != nil {
-		return nil
-	}
-	defer r.Close()
 	var out openedPlan
-	if json.NewDecoder(io.LimitReader(r, maxPlanBytes)).Decode(&out) != nil || out.Plan == nil || out.Plan.Units < 1 || len(out.Shards) == 0 {
+	if !p.decode(ctx, key, &out) || out.Plan == nil || out.Plan.Units < 1 || len(out.Shards) == 0 {
 		return nil
 	}
 	return &out

@@ -420,17 +420,22 @@ const maxPlanBytes = 64 << 20
 // storedPlan reads a plan, with new task ids. It returns nil on any problem: the
 // document is then planned from the file.
 func (p *Planner) storedPlan(ctx context.Context, key string) *DocumentPlan {
-	r, err := p.Blobs.Open(ctx, key, 0, -1)
-	if err != nil {
-		return nil
-	}
-	defer r.Close()
 	var plan DocumentPlan
-	if json.NewDecoder(io.LimitReader(r, maxPlanBytes)).Decode(&plan) != nil || len(plan.Tasks) == 0 {
+	if !p.decode(ctx, key, &plan) || len(plan.Tasks) == 0 {
 		return nil
 	}
 	renewIDs(plan.Tasks)
 	return &plan
+}
+
+// decode reads a stored plan into v and reports whether it could.
+func (p *Planner) decode(ctx context.Context, key string, v any) bool {
+	r, err := p.Blobs.Open(ctx, key, 0, -1)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	return json.NewDecoder(io.LimitReader(r, maxPlanBytes)).Decode(v) == nil
 }
 
 // live lists the stored ranges of the document's live version.

@@ -82,8 +82,7 @@ func (r *Reader) read(ctx context.Context, part, program string) (name string, b
 	if !r.Archive.Has(part) {
 		return "", nil, nil
 	}
-	if r.files++; r.files > maxFiles || r.took > maxTime || r.bytes > 4*maxBytes || members.Deep(ctx) {
-		r.dropped++
+	if !r.admit(ctx) {
 		return "", nil, nil
 	}
 	name = path.Base(strings.ReplaceAll(part, `\`, "/"))
@@ -97,8 +96,7 @@ func (r *Reader) read(ctx context.Context, part, program string) (name string, b
 
 // File returns the text of an attached file, as Shown does.
 func (r *Reader) File(ctx context.Context, name string, b []byte) ([]sheaf.Block, error) {
-	if r.files++; r.files > maxFiles || r.took > maxTime || r.bytes > 4*maxBytes || members.Deep(ctx) {
-		r.dropped++
+	if !r.admit(ctx) {
 		return nil, nil
 	}
 	if len(b) > maxBytes {
@@ -106,6 +104,15 @@ func (r *Reader) File(ctx context.Context, name string, b []byte) ([]sheaf.Block
 		return nil, nil
 	}
 	return r.shown(r.content(ctx, name, "", b))
+}
+
+// admit reports whether one more file is read.
+func (r *Reader) admit(ctx context.Context) bool {
+	if r.files++; r.files > maxFiles || r.took > maxTime || r.bytes > 4*maxBytes || members.Deep(ctx) {
+		r.dropped++
+		return false
+	}
+	return true
 }
 
 // content reads a file. Compound files may hold another.
