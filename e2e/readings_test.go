@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/pdfcpu/pdfcpu/pkg/api"
 	"golang.org/x/image/draw"
 
 	"sheaf"
@@ -105,6 +107,47 @@ node = [
 	// Redacted text is not kept as it was read.
 	check("redact", 2, with(map[string]any{"pii": "redact"}))
 	check("after redact", 3, with(map[string]any{"pii": "none"}))
+}
+
+// Pages of a scan are recognized side by side, with the settings that a document has
+// by default: these limit a task to 12 pages.
+func TestScansAreReadBySeveralTasks(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "tesseract") // which finds nothing
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho level\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(c *config.Config) { c.Parser.Tesseract, c.Parser.Sandbox = program, "off" })
+	readers := make([]io.Reader, 9)
+	for i := range readers {
+		readers[i] = strings.NewReader(writtenPNG(t, 200, 100, fmt.Sprint("page ", i)))
+	}
+	var scan bytes.Buffer
+	if err := api.ImportImages(nil, &scan, readers, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for settings, want := range map[string][]sheaf.Range{
+		`{}`:                     {{From: 1, To: 4}, {From: 5, To: 8}, {From: 9, To: 9}},
+		`{"task_page_size": 22}`: {{From: 1, To: 9}},
+	} {
+		d := s.upload("scan.pdf", "application/pdf", settings, scan.String())
+		var list struct {
+			Items []struct {
+				Kind  sheaf.TaskKind
+				Range sheaf.Range
+			}
+		}
+		s.get("/v1/datasets/default/documents/"+d.ID+"/tasks", &list)
+		var got []sheaf.Range
+		for _, task := range list.Items {
+			if task.Kind == sheaf.KindParse {
+				got = append(got, task.Range)
+			}
+		}
+		slices.SortFunc(got, func(a, b sheaf.Range) int { return a.From - b.From })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: tasks of %v, want %v", settings, got, want)
+		}
+	}
 }
 
 // Transcribing costs money. Other settings, which change how a recording is cut, do

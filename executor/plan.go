@@ -749,15 +749,18 @@ func boundTasks(plan *parser.Plan, config sheaf.ParseConfig, bytes int64) error 
 }
 
 // rangeSize is the maximum number of units per task; all when the format cannot
-// split.
+// split. The default of task_page_size leaves a format that wants fewer pages to it.
 func rangeSize(plan *parser.Plan, config sheaf.ParseConfig, all int) int {
+	pages := config.TaskPageSize.V
 	switch {
 	case plan.RangeSize < 1:
 		return all
-	case plan.Unit == sheaf.UnitPage && config.TaskPageSize.V > 0:
-		return config.TaskPageSize.V
+	case plan.Unit != sheaf.UnitPage || pages < 1:
+		return plan.RangeSize
+	case pages == settings.Default.TaskPageSize.V:
+		return min(pages, plan.RangeSize)
 	}
-	return plan.RangeSize
+	return pages
 }
 
 // cutByContent cuts runs into ranges of at most size units. When the units have
