@@ -138,6 +138,7 @@ type TaskResult struct {
 	Ledger      Ledger        `json:"ledger,omitempty"`
 	Usage       Usage         `json:"usage"`
 	Stages      []StageTime   `json:"stages,omitempty"`
+	CPUMS       int64         `json:"cpu_ms,omitempty"` // processor time of parsers and the programs they ran, such as tesseract
 	Warnings    []Warning     `json:"warnings,omitempty"`
 	Outline     *RangeOutline `json:"outline,omitempty"` // where ParsePayload.Continues
 	Output      *NodeOutput   `json:"output,omitempty"`  // of a node of a flow
@@ -204,6 +205,21 @@ type StageTime struct {
 	Name    string `json:"name"`     // fetch, parse, chunk, embed, index
 	StartMS int64  `json:"start_ms"` // since the claim
 	MS      int64  `json:"ms"`
+}
+
+// costTime is the processor time that a cost of 1 covers: a page with text takes
+// less.
+const costTime = 10 * time.Millisecond
+
+// maxBeyond is a minute of processor time. Without a limit, one task that ran for an
+// hour would keep its tenant waiting for an hour of every other tenant's work.
+const maxBeyond = int(time.Minute / costTime)
+
+// Beyond returns what fairness charges, in addition to its cost, for a task that took
+// so much processor time: a page that is recognized takes a thousand times as long
+// as one with text, and both have the cost of a page.
+func Beyond(cost int, took time.Duration) int {
+	return min(max(int(took/costTime)-max(cost, 1), 0), maxBeyond)
 }
 
 // Claim names an attempt at a task. Every write of an executor carries one, and

@@ -108,11 +108,14 @@ type Config struct {
 	// empty.
 	Runs     map[sheaf.TaskKind]RunKind
 	RunStore RunStore
-	Observe  Observer // nil for none
-	Trace    Tracer   // nil for none
-	Log      *slog.Logger
+	// Tenants are asked for the weights by which tenants share the ParseSlots. Nil for
+	// equal weights.
+	Tenants TenantStore
+	Observe Observer // nil for none
+	Trace   Tracer   // nil for none
+	Log     *slog.Logger
 
-	ParseSlots    int           // tasks parsing at once, default CPUs
+	ParseSlots    int           // tasks planning or parsing at once, default CPUs
 	EmbedSlots    int           // default CPUs
 	IndexSlots    int           // default 2 × CPUs: most of them wait for a commit that serves them all
 	Tags          tagset.Limits // of tag sets
@@ -151,8 +154,8 @@ type Executor struct {
 	loaders  *sync.Map // tag sets by model id
 	outlines *outlines
 	recent   *recent
-	services *services           // shared by the copies that tasks are pinned to
-	parse    *semaphore.Weighted // tasks in each of these stages
+	services *services // shared by the copies that tasks are pinned to
+	parse    *slots    // tasks in each of these stages
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
 }
@@ -163,7 +166,7 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
-		parse:  semaphore.NewWeighted(int64(cfg.ParseSlots)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
+		parse:  newSlots(cfg.ParseSlots, weightOf(cfg.Tenants)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
@@ -184,7 +187,7 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	}
 	if e.cfg.Planner != nil {
 		processors[sheaf.KindPlan] = worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-			done, err := e.cfg.Planner.Process(ctx, t)
+			done, err := e.cfg.Planner.Process(withSlots(ctx, e.parse), t)
 			if err == nil {
 				e.outlines.planned(t, done.Spawn)
 			}
@@ -194,7 +197,19 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	for kind := range e.cfg.Runs {
 		processors[kind] = e.pinned((*Executor).processRun)
 	}
+	for kind, p := range processors {
+		processors[kind] = metered(p)
+	}
 	return processors
+}
+
+// metered tells the worker the processor time of p's requests to parsers.
+func metered(p worker.Processor) worker.Processor {
+	return worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+		var m child.Meter
+		defer func() { worker.Spend(ctx, m.Spent()) }()
+		return p.Process(child.WithMeter(ctx, &m), t)
+	})
 }
 
 // pinned runs a task with one index and one model from start to end, whichever are

@@ -344,6 +344,11 @@ func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.F
 		return nil, "", nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
 	}
 	defer release()
+	leave, err := enterSlots(ctx, doc.TenantID)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	defer leave()
 	return p.Parser.Plan(ctx, child.Source{
 		Path: path, Fill: fill, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
 		Options:   options,

@@ -356,11 +356,11 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	}
 	defer release()
 
-	if err := enter(ctx, e.parse); err != nil {
+	// Not the named result: a return of nil would overwrite what is deferred.
+	giveBack, err := e.parse.enter(ctx, run.task.TenantID)
+	if err != nil {
 		return nil, nil, err
 	}
-	// Not the named result: a return of nil would overwrite what is deferred.
-	giveBack := sync.OnceFunc(func() { e.parse.Release(1) })
 	bytes := 0
 	defer func() {
 		if err != nil || bytes < largeRange {

@@ -232,7 +232,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			retries[sheaf.TaskKind(kind)] = worker.RetryPolicy{MaxFails: r.Attempts, Base: time.Duration(r.Base), Max: time.Duration(r.Max), Jitter: r.Jitter}
 		}
 		ec := executor.Config{
-			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Indexes: a.index, Planner: planner, RunStore: a.store,
+			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Indexes: a.index, Planner: planner, RunStore: a.store, Tenants: a.store,
 			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
 		}
 		ec.Spending = a.store

@@ -25,7 +25,7 @@ type Pools struct {
 	mu     sync.Mutex
 	looked time.Time
 	first  bool                // the latest Take asked the pools first
-	taken  map[string]struct{} // unacked ids from Of, which bounds them
+	taken  map[string]struct{} // ids from Of that are unacked or running, which bounds them
 }
 
 // Take implements Hints. The two queues alternate at going first, so that with few
@@ -81,17 +81,36 @@ func (p *Pools) note(hints []sheaf.Hint) {
 // Ack implements Hints.
 func (p *Pools) Ack(ctx context.Context, h sheaf.Hint, running bool) error {
 	p.mu.Lock()
-	_, mine := p.taken[h.TaskID]
-	delete(p.taken, h.TaskID)
-	p.mu.Unlock()
-	if mine {
-		return p.Of.Ack(ctx, h, running)
+	from := p.from(h)
+	if !running {
+		delete(p.taken, h.TaskID)
 	}
-	return p.Queue.Ack(ctx, h, running)
+	p.mu.Unlock()
+	return from.Ack(ctx, h, running)
+}
+
+// from returns the queue that handed out h; the caller holds mu.
+func (p *Pools) from(h sheaf.Hint) Queue {
+	if _, pooled := p.taken[h.TaskID]; pooled {
+		return p.Of
+	}
+	return p.Queue
+}
+
+// Charge implements Hints. What runs on the executors of a pool leaves a tenant's
+// share of the others as it is.
+func (p *Pools) Charge(ctx context.Context, h sheaf.Hint, cost int) error {
+	p.mu.Lock()
+	from := p.from(h)
+	p.mu.Unlock()
+	return from.Charge(ctx, h, cost)
 }
 
 // Done implements Hints. Each queue ignores tasks it does not know.
 func (p *Pools) Done(ctx context.Context, tenantID, taskID string) error {
+	p.mu.Lock()
+	delete(p.taken, taskID)
+	p.mu.Unlock()
 	return errors.Join(p.Of.Done(ctx, tenantID, taskID), p.Queue.Done(ctx, tenantID, taskID))
 }
 

@@ -42,6 +42,9 @@ type Hints interface {
 	Ack(ctx context.Context, h sheaf.Hint, running bool) error
 	// Done says that a task taken from this queue is no longer running.
 	Done(ctx context.Context, tenantID, taskID string) error
+	// Charge counts cost towards the share of the hint's tenant, in addition to the
+	// hint's own cost: its task took longer than that. It is called before Done.
+	Charge(ctx context.Context, h sheaf.Hint, cost int) error
 	// Recover returns hints that a worker took and neither acked nor returned within
 	// minIdle. They then belong to workerID.
 	Recover(ctx context.Context, workerID string, minIdle time.Duration) ([]sheaf.Hint, error)
@@ -114,6 +117,12 @@ type Lister interface {
 	// publication time, until each returns an error.
 	Hints(ctx context.Context, each func(h sheaf.Hint, published time.Time) error) error
 }
+
+// MaxCredit is how far a tenant that its cap kept from its turn may stay behind the
+// others, in cost at weight 1. Without it, a tenant at its cap for a moment would be
+// charged all that others, who owe it, are served meanwhile; without a limit, it
+// would keep them waiting once its cap is raised.
+const MaxCredit = 6000
 
 // Depth is the number of hints a queue holds.
 type Depth struct {

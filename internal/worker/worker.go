@@ -176,6 +176,7 @@ type attempt struct {
 	worked atomic.Bool  // only its outcome remains to be written: its capacity is released
 	waited atomic.Bool  // it gave its worker back to wait
 	lost   atomic.Bool  // its lease is gone, which was reported
+	spent  atomic.Int64 // processor time it took in other processes, in ns
 	fence  atomic.Int64 // monotonic-clock deadline (ns since Worker.started) after which the lease may be gone
 }
 
@@ -343,6 +344,16 @@ func Yield(ctx context.Context) bool {
 	return ok && f()
 }
 
+type spentKey struct{}
+
+// Spend counts processor time of other processes, such as parsers, to the task that
+// ctx belongs to. It does nothing if ctx is not a task's.
+func Spend(ctx context.Context, d time.Duration) {
+	if spent, ok := ctx.Value(spentKey{}).(*atomic.Int64); ok {
+		spent.Add(int64(d))
+	}
+}
+
 // maxPrefetchWait is how long a prefetched task waits for a worker before it is
 // released, so that one queued behind long tasks goes to another executor.
 const maxPrefetchWait = 250 * time.Millisecond
@@ -446,7 +457,9 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		about = append(about, slog.String("range", t.Range.String()))
 	}
 	ctx, endSpan := w.cfg.Trace.Task(ctx, t.Trace, "task "+string(t.Kind), about...)
-	done, err := w.process(ctx, a)
+	done, err := w.process(context.WithValue(ctx, spentKey{}, &a.spent), a)
+	spent := time.Duration(a.spent.Load())
+	done.Result.CPUMS = spent.Milliseconds()
 	if w.capacity.busy() {
 		done.CanWait = endWait
 	}
@@ -478,6 +491,12 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 			w.cfg.Observe.Produced(t.Kind, done.Result)
 		}
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
+	}
+	// guard: fairness: what a task takes beyond its cost is charged
+	if beyond := sheaf.Beyond(t.Cost, spent); beyond > 0 {
+		if err := w.cfg.Queue.Charge(end, a.hint, beyond); err != nil {
+			log.DebugContext(ctx, "the time of a task was not charged to its tenant", "error", err)
+		}
 	}
 	if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
 		log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)

@@ -209,6 +209,13 @@ func (q *testQueue) Done(_ context.Context, _, id string) error {
 	return nil
 }
 
+func (q *testQueue) Charge(_ context.Context, h sheaf.Hint, cost int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.log = append(q.log, fmt.Sprintf("charge %s %d", h.TaskID, cost))
+	return nil
+}
+
 func (q *testQueue) Wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-q.wake:
@@ -715,4 +722,26 @@ func TestCauseIsKeptForErrorsOfTheContext(t *testing.T) {
 	if !errors.Is(errAsked, sheaf.ErrCanceled) || !errors.Is(errLost, sheaf.ErrStale) {
 		t.Error("causes have lost their kinds")
 	}
+}
+
+// Tasks are charged the processor time beyond their cost, whatever their end, and
+// not for waiting.
+func TestTaskIsChargedTheTimeBeyondItsCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, map[sheaf.TaskKind]func(ctx context.Context) error{
+			"scan":    func(ctx context.Context) error { Spend(ctx, time.Second); Spend(ctx, 2*time.Second); return nil },
+			"text":    func(ctx context.Context) error { Spend(ctx, 8*time.Millisecond); return nil },
+			"failure": func(ctx context.Context) error { Spend(ctx, time.Hour); return errors.New("failed") },
+			"waits":   func(ctx context.Context) error { time.Sleep(5 * time.Second); return nil },
+		}, "scan", "text", "failure", "waits")
+		time.Sleep(10 * time.Second)
+		r.finish()
+		var charges []string
+		for _, line := range r.queue.log {
+			if strings.HasPrefix(line, "charge") {
+				charges = append(charges, line)
+			}
+		}
+		expect(t, charges, "charge scan 299", "charge failure 6000")
+	})
 }

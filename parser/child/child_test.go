@@ -23,6 +23,7 @@ import (
 
 	"sheaf"
 	"sheaf/parser"
+	"sheaf/parser/internal/program"
 )
 
 // badFormat does by unit number what formats do by accident. The file holds
@@ -178,6 +179,15 @@ func (d *badDoc) Parse(ctx context.Context, r sheaf.Range, emit func(sheaf.UnitR
 		case "write":
 			if err := os.WriteFile(filepath.Join(d.options.TempDir, "big"), make([]byte, 2<<20), 0o600); err != nil {
 				return sheaf.Fail(sheaf.CategoryCapacity, "too_big", "%v", err)
+			}
+		case "busy": // for 50 ms of processor time
+			for from := ownTime(); ownTime() < from+50*time.Millisecond; {
+				runtime.Gosched()
+			}
+		case "program": // that takes as long
+			run := program.Run{Path: "/bin/sh", Args: []string{"-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"}, Dir: d.options.TempDir, Timeout: time.Minute, OutputBytes: 1}
+			if _, err := run.Do(ctx); err != nil {
+				return err
 			}
 		case "slow":
 			time.Sleep(50 * time.Millisecond)
@@ -376,6 +386,35 @@ func TestReadingsAreAskedForAndKept(t *testing.T) {
 	}
 	known["a"] = "as before"
 	read("as before", "known")
+}
+
+// What requests took is measured by processor time, with that of programs; waiting
+// does not count, except for a request that exceeds its time limit.
+func TestProcessorTimeIsMeasured(t *testing.T) {
+	b := setup(t, Config{Size: 1})
+	for _, c := range []struct {
+		words       string
+		limit       time.Duration
+		code        string
+		least, most time.Duration
+	}{
+		{"slow slow slow slow slow slow", long, "", 0, 200 * time.Millisecond},
+		{"busy a busy", long, "", 100 * time.Millisecond, 200 * time.Millisecond},
+		{"program", long, "", 10 * time.Millisecond, 2 * time.Second},
+		{"busy crash", long, "parser_crash", 40 * time.Millisecond, time.Second},
+		{"hang", 300 * time.Millisecond, "parse_timeout", 100 * time.Millisecond, long},
+	} {
+		var m Meter
+		_, err := b.parse(WithMeter(deadline(t, c.limit), &m), b.doc(c.words), 1, len(strings.Fields(c.words)))
+		if c.code != "" {
+			failure(t, err, c.code)
+		} else if err != nil {
+			t.Error(err)
+		}
+		if got := m.Spent(); got < c.least || got > c.most {
+			t.Errorf("%s: %v, want %v to %v", c.words, got, c.least, c.most)
+		}
+	}
 }
 
 // A page must not be called unreadable because the store of its file was away.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sheaf"
 	"sheaf/parser"
 	"strings"
@@ -78,20 +79,30 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 	defer stop()
 	if err := errors.Join(writeFrame(c.req, kindRequest, body), c.req.Flush()); err != nil {
 		c.kill(killProtocol)
-		return at, p.diagnose(ctx, c, err)
+		return at, p.diagnose(ctx, c, began, err)
 	}
 	for {
 		kind, body, next, err := readFrame(c.ans, c.buf)
 		c.buf = next
 		if err != nil {
 			c.kill(killProtocol)
-			return at, p.diagnose(ctx, c, err)
+			return at, p.diagnose(ctx, c, began, err)
 		}
 		switch kind {
 		case kindHello:
 			at.accepted = true
 		case kindOpened:
 			at.opened, at.after = true, time.Since(began)
+		case kindSpent:
+			if len(body) != 8 {
+				c.kill(killProtocol)
+				return at, p.diagnose(ctx, c, began, errFrame)
+			}
+			// A child may lie, and cannot have used more than there was.
+			most := time.Since(began) * time.Duration(runtime.NumCPU())
+			took := min(time.Duration(binary.BigEndian.Uint64(body)&(1<<50-1))*time.Microsecond, most)
+			spend(ctx, took)
+			c.spent += took
 		case kindNote:
 			p.note(strings.ToValidUTF8(string(body), "?"))
 		case kindDone:
@@ -100,7 +111,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 			f := &sheaf.Failure{}
 			if err := json.Unmarshal(body, f); err != nil {
 				c.kill(killProtocol)
-				return at, p.diagnose(ctx, c, errFrame)
+				return at, p.diagnose(ctx, c, began, errFrame)
 			}
 			if kind == kindFatal {
 				c.kill(killEnd)
@@ -111,7 +122,7 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 			if err := on(kind, body); err != nil {
 				c.kill(killEnd) // it would keep sending
 				if errors.Is(err, errCodec) || errors.Is(err, errFrame) || errors.Is(err, errOrder) {
-					return at, p.diagnose(ctx, c, err)
+					return at, p.diagnose(ctx, c, began, err)
 				}
 				if errors.Is(err, errBudget) {
 					return at, rangeTooLarge("", p.cfg.RangeBytes)
@@ -123,9 +134,10 @@ func (p *Pool) call(ctx context.Context, c *process, req request, on func(kind b
 }
 
 // diagnose returns the reason a child was killed or went silent.
-func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
+func (p *Pool) diagnose(ctx context.Context, c *process, began time.Time, cause error) error {
 	<-c.exited
 	why := c.reason()
+	spend(ctx, c.untold(why, began))
 	if (why == killNone || why == killProtocol) && ranOut(c.stderr.String()) {
 		why = killMemory
 	}
@@ -154,6 +166,18 @@ func (p *Pool) diagnose(ctx context.Context, c *process, cause error) error {
 	f := crashed(state)
 	f.Detail = c.stderr.String()
 	return f
+}
+
+// untold is the processor time of a request, begun then, during which the child
+// ended. Programs that ended with it are not counted.
+func (c *process) untold(why int32, began time.Time) time.Duration {
+	if why == killTimeout { // it kept others waiting, whatever it did
+		return time.Since(began)
+	}
+	if s := c.cmd.ProcessState; s != nil {
+		return max(s.UserTime()+s.SystemTime()-c.spent, 0)
+	}
+	return 0
 }
 
 // ranOut reports whether the Go runtime ended a process because the kernel gave it

@@ -24,6 +24,7 @@ const (
 	kindRecalled = 'a' // the parent's answer: the reading, empty if there is none
 	kindKeep     = 'k' // a reading to keep: its key, a zero byte, the reading
 	kindNote     = 's' // something the operator should know: text
+	kindSpent    = 't' // processor time that the request took, in µs: 8 bytes, big endian; sent before the end of the answer
 	kindDone     = 'd' // end of the answer
 	kindFailure  = 'f' // end of the answer: sheaf.Failure as JSON
 	kindFatal    = 'x' // like kindFailure, and the child ends itself
@@ -69,7 +70,7 @@ func readFrame(r *bufio.Reader, buf []byte) (kind byte, body, next []byte, err e
 		return 0, nil, buf, err
 	}
 	switch head[0] {
-	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindRecall, kindRecalled, kindKeep, kindNote, kindDone, kindFailure, kindFatal:
+	case kindHello, kindRequest, kindOpened, kindUnit, kindPlan, kindUnpacked, kindImage, kindNeed, kindFilled, kindRecall, kindRecalled, kindKeep, kindNote, kindSpent, kindDone, kindFailure, kindFatal:
 	default:
 		return 0, nil, buf, fmt.Errorf("%w: unknown kind %#x", errFrame, head[0])
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,4 +82,13 @@ func lockFolder(path string) (f *os.File, held bool) {
 		return nil, false
 	}
 	return f, true
+}
+
+// ownTime is the processor time that this process has used.
+func ownTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

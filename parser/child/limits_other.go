@@ -5,6 +5,7 @@ package child
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 func isolate(namespaces, network bool) *syscall.SysProcAttr { return nil }
@@ -36,3 +37,6 @@ func keepPipes(...int) {}
 func awaitExit(int) bool { return false }
 
 func lockFolder(string) (*os.File, bool) { return nil, false }
+
+// ownTime is unknown here.
+func ownTime() time.Duration { return 0 }

@@ -46,8 +46,9 @@ type process struct {
 	statm   *os.File // its memory statistics, nil if unavailable
 
 	docs     map[uint64]*childDoc
-	docCount atomic.Int32 // len(docs), for Stats
-	served   int          // documents opened
+	docCount atomic.Int32  // len(docs), for Stats
+	served   int           // documents opened
+	spent    time.Duration // processor time it has reported
 	used     time.Time
 	baseRSS  int64
 

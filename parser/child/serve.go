@@ -17,6 +17,7 @@ import (
 	"sheaf"
 	"sheaf/internal/garbage"
 	"sheaf/parser"
+	"sheaf/parser/internal/program"
 )
 
 // Environment of a child. The parent passes these and a short list of others (see
@@ -191,8 +192,10 @@ func (s *server) sendJSON(kind byte, v any, err error) error {
 // handle answers one request. end is true when the process must stop: the pipe is
 // broken, or a panic left the parser in an unknown state.
 func (s *server) handle(req request) (code int, end bool) {
+	before := spent()
 	err := s.answer(req)
 	s.garbage.Tune()
+	took := binary.BigEndian.AppendUint64(nil, uint64((spent() - before).Microseconds()))
 	kind, body := byte(kindDone), []byte(nil)
 	if err != nil {
 		var p *panicError
@@ -207,11 +210,14 @@ func (s *server) handle(req request) (code int, end bool) {
 			return exitProtocol, true
 		}
 	}
-	if errors.Join(s.send(kind, body), s.out.Flush()) != nil {
+	if errors.Join(s.send(kindSpent, took), s.send(kind, body), s.out.Flush()) != nil {
 		return exitProtocol, true
 	}
 	return code, end
 }
+
+// spent is the processor time of this process and of the programs it ran.
+func spent() time.Duration { return ownTime() + program.Spent() }
 
 type panicError struct{ value, stack string }
 

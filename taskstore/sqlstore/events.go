@@ -142,13 +142,13 @@ func (s *events) Stats(ctx context.Context, tenantID string, minutes, bucket int
 			m.add(e)
 			add(&m)
 		}
-		times, ran := e.stages()
-		if !ran {
+		made, known := e.measured()
+		if !known || made.Reused {
 			continue // nothing ran for it
 		}
 		busy[e.At/busySlot] = true
 		cost += e.Cost
-		for _, st := range times {
+		for _, st := range made.Stages {
 			stages[st.Name] = append(stages[st.Name], st.MS)
 		}
 	}

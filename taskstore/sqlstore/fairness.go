@@ -20,7 +20,7 @@ func (s *events) MeasureFairness(ctx context.Context, tenants []taskstore.Tenant
 	rows, err := all[struct {
 		TenantID string
 		Cost     int
-	}](s.read(ctx), s.sql("SELECT tenant_id, SUM(cost) AS cost FROM stats_minutes WHERE minute>(@now-?)/60000 GROUP BY tenant_id"), taskstore.FairnessWindow.Milliseconds())
+	}](s.read(ctx), s.sql("SELECT tenant_id, SUM(cost+beyond) AS cost FROM stats_minutes WHERE minute>(@now-?)/60000 GROUP BY tenant_id"), taskstore.FairnessWindow.Milliseconds())
 	if err != nil {
 		return nil, err
 	}

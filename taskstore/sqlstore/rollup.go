@@ -34,16 +34,17 @@ type attemptEnd struct {
 
 const attemptColumns = "SELECT e.seq, e.tenant_id, e.kind, e.at, COALESCE(t.cost, 0) AS cost, COALESCE(t.result, '') AS result FROM events e LEFT JOIN tasks t ON t.id=e.task_id"
 
-// stages returns the times of the stages that ran, if any.
-func (e attemptEnd) stages() (times []sheaf.StageTime, ran bool) {
-	var result struct {
-		Reused bool              `json:"reused"`
-		Stages []sheaf.StageTime `json:"stages"`
-	}
-	if e.Kind != sheaf.EventDone || e.Result == "" || fastjson.Unmarshal([]byte(e.Result), &result) != nil || result.Reused {
-		return nil, false
-	}
-	return result.Stages, true
+// measured is what the result of a task says of its effort.
+type measured struct {
+	Reused bool              `json:"reused"`
+	Stages []sheaf.StageTime `json:"stages"`
+	CPUMS  int64             `json:"cpu_ms"`
+}
+
+// measured returns the effort of a done task, and whether it is known.
+func (e attemptEnd) measured() (m measured, known bool) {
+	known = e.Kind == sheaf.EventDone && e.Result != "" && fastjson.Unmarshal([]byte(e.Result), &m) == nil
+	return m, known
 }
 
 // minuteRow sums a tenant's tasks of one minute, counted since 1970.
@@ -51,6 +52,7 @@ type minuteRow struct {
 	TenantID            string
 	Minute              int64
 	Tasks, Failed, Cost int
+	Beyond              int    // see sheaf.Beyond; in addition to Cost
 	StageMs             string // JSON: milliseconds by stage
 	stages              map[string]int64
 }
@@ -62,8 +64,15 @@ func (m *minuteRow) add(e attemptEnd) {
 	}
 	m.Tasks++
 	m.Cost += e.Cost
-	times, _ := e.stages()
-	for _, st := range times {
+	made, known := e.measured()
+	if !known {
+		return
+	}
+	m.Beyond += sheaf.Beyond(e.Cost, time.Duration(made.CPUMS)*time.Millisecond)
+	if made.Reused {
+		return
+	}
+	for _, st := range made.Stages {
 		m.stages[st.Name] += st.MS
 	}
 }
@@ -110,7 +119,7 @@ func (s *events) RollUp(ctx context.Context) (n int, err error) {
 				return err
 			}
 			for _, b := range before {
-				m.Tasks, m.Failed, m.Cost = m.Tasks+b.Tasks, m.Failed+b.Failed, m.Cost+b.Cost
+				m.Tasks, m.Failed, m.Cost, m.Beyond = m.Tasks+b.Tasks, m.Failed+b.Failed, m.Cost+b.Cost, m.Beyond+b.Beyond
 				var ms map[string]int64
 				decode(b.StageMs, &ms)
 				for name, t := range ms {
@@ -119,8 +128,8 @@ func (s *events) RollUp(ctx context.Context) (n int, err error) {
 			}
 			err := tx.Exec("DELETE FROM stats_minutes WHERE tenant_id=? AND minute=?", m.TenantID, m.Minute).Error
 			if err == nil {
-				err = tx.Exec("INSERT INTO stats_minutes (tenant_id, minute, tasks, failed, cost, stage_ms) VALUES (?, ?, ?, ?, ?, ?)",
-					m.TenantID, m.Minute, m.Tasks, m.Failed, m.Cost, encode(m.stages)).Error
+				err = tx.Exec("INSERT INTO stats_minutes (tenant_id, minute, tasks, failed, cost, beyond, stage_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+					m.TenantID, m.Minute, m.Tasks, m.Failed, m.Cost, m.Beyond, encode(m.stages)).Error
 			}
 			if err != nil {
 				return err

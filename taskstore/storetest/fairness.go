@@ -70,6 +70,12 @@ func fairness(f *Fixture) {
 	if s := stats(); s == nil || s.Index != got.Index {
 		f.T.Errorf("the statistics say %+v, want %+v", s, got)
 	}
+	// Time beyond the pages counts like pages.
+	f.Exec("UPDATE stats_minutes SET beyond=30 WHERE tenant_id='b' AND minute=?", minute-1)
+	if got := measure(); got == nil || got.Index != 1 {
+		f.T.Errorf("of 40, and of 10 that took as long as 40: %+v", got)
+	}
+	f.Exec("UPDATE stats_minutes SET beyond=0")
 	f.Exec("UPDATE tenants SET weight=4 WHERE id='a'")
 	if got := measure(); got == nil || got.Index != 1 {
 		f.T.Errorf("with four times the weight: %+v", got)

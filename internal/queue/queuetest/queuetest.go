@@ -49,6 +49,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"LateTenantIsServedWithinOneRound", testLateTenant},
 		{"NobodySavesUpWhileIdle", testNoBankedCredit},
 		{"NobodyShedsADebtByGoingEmpty", testDebt},
+		{"TimeBeyondTheCostIsCharged", testCharge},
+		{"NobodyShedsAChargeByGoingEmpty", testChargedDebt},
+		{"WhoWasKeptByItsCapIsStillOwed", testCapKeepsCredit},
 		{"CapIsNeverExceeded", testCap},
 		{"FreedPlaceUnderTheCapIsUsedAtOnce", testCapFreed},
 		{"FreedPlaceIsAnnouncedThoughNobodyMetTheCap", testFilledCapFreed},
@@ -178,6 +181,111 @@ func testDebt(t *testing.T, h Harness) {
 	}
 	if cost["comer"] < 900 || cost["comer"] > 1100 {
 		t.Errorf("a tenant that comes and goes with tasks of cost 50 got %v, want about as much as the other", cost)
+	}
+}
+
+// testCharge: of two tenants with tasks of the same cost, those of one are charged
+// nine more when they end.
+func testCharge(t *testing.T, h Harness) {
+	h.Store.SetTenant("scans", 2, 100)
+	h.Store.Add("scans", sheaf.LaneNormal, 200)
+	h.Store.Add("texts", sheaf.LaneNormal, 600)
+	served := make(map[string]int)
+	serve(t, h, 1, 480, func(hint sheaf.Hint) {
+		served[hint.TenantID]++
+		if hint.TenantID == "scans" {
+			charge(t, h, hint, 9)
+		}
+	})
+	if n := served["scans"]; n < 74 || n > 86 {
+		t.Errorf("a tenant of weight 2 whose tasks take ten times their cost got %d of 480 takes, want 80 ± 6", n)
+	}
+}
+
+// testChargedDebt: a tenant is charged for its only task, and then has another.
+func testChargedDebt(t *testing.T, h Harness) {
+	h.Store.Add("steady", sheaf.LaneNormal, 400)
+	h.Store.Add("comer", sheaf.LaneNormal, 1)
+	var charged bool
+	for takes := 0; !charged && takes < 10; takes++ {
+		feed(t, h)
+		for _, hint := range take(t, h.Queue, worker, 1) {
+			claim(t, h, hint)
+			if charged = hint.TenantID == "comer"; charged {
+				charge(t, h, hint, 100)
+			}
+			finish(t, h, hint)
+		}
+	}
+	h.Store.Add("comer", sheaf.LaneNormal, 1)
+	waited := 0
+	for waited < 200 {
+		feed(t, h)
+		hints := take(t, h.Queue, worker, 1)
+		if len(hints) == 0 {
+			t.Fatalf("nothing to take after %d", waited)
+		}
+		run(t, h, hints[0])
+		if hints[0].TenantID == "comer" {
+			break
+		}
+		waited++
+	}
+	if waited < 90 || waited > 110 {
+		t.Errorf("after a charge of 100 a tenant was served after %d takes of the other, want 100 ± 10", waited)
+	}
+}
+
+// testCapKeepsCredit: a tenant that owes is served while the other is at its cap, and
+// then waits until the other has had as much.
+func testCapKeepsCredit(t *testing.T, h Harness) {
+	h.Store.SetTenant("tight", 1, 1)
+	h.Store.Add("tight", sheaf.LaneNormal, 200)
+	h.Store.Add("debtor", sheaf.LaneNormal, 20)
+	next := func() sheaf.Hint {
+		t.Helper()
+		for range 3 {
+			feed(t, h)
+			if hints := take(t, h.Queue, worker, 1); len(hints) > 0 {
+				return hints[0]
+			}
+		}
+		t.Fatal("nothing to take")
+		return sheaf.Hint{}
+	}
+	for owes := false; !owes; {
+		hint := next()
+		claim(t, h, hint)
+		if owes = hint.TenantID == "debtor"; owes {
+			charge(t, h, hint, 100)
+		}
+		finish(t, h, hint)
+	}
+	first := next()
+	claim(t, h, first)
+	if meanwhile := next(); first.TenantID != "tight" || meanwhile.TenantID != "debtor" {
+		t.Fatalf("took of %s, then of %s", first.TenantID, meanwhile.TenantID)
+	} else {
+		run(t, h, meanwhile)
+	}
+	finish(t, h, first)
+	waited := 0
+	for ; waited < 150; waited++ {
+		hint := next()
+		run(t, h, hint)
+		if hint.TenantID == "debtor" {
+			break
+		}
+	}
+	if waited < 85 || waited > 115 {
+		t.Errorf("a tenant that owed 100 was served after %d takes of the one that was at its cap, want 100 ± 15", waited)
+	}
+}
+
+func charge(t *testing.T, h Harness, hint sheaf.Hint, cost int) {
+	t.Helper()
+	if err := h.Queue.Charge(t.Context(), hint, cost); err != nil {
+		t.Errorf("charge: %v", err)
 	}
 }
 

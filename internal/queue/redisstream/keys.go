@@ -30,6 +30,7 @@ func (k keys) searched() string { return k.prefix + "{sched}:searched" }
 
 func (k keys) active() string            { return k.prefix + "{sched}:active" }
 func (k keys) idle() string              { return k.prefix + "{sched}:idle" }
+func (k keys) capped() string            { return k.prefix + "{sched}:capped" }
 func (k keys) vt() string                { return k.prefix + "{sched}:vt" }
 func (k keys) act() string               { return k.prefix + "{sched}:act" }
 func (k keys) round() string             { return k.prefix + "{sched}:round" }

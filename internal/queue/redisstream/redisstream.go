@@ -276,9 +276,9 @@ func (q *Queue) Publish(ctx context.Context, tenantID string, lane sheaf.Lane, h
 func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, wakeups int) error {
 	k := s.keys
 	wakeups = min(wakeups, 64)
-	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.wakeups(), k.round()}
+	keys := []string{k.active(), k.idle(), k.vt(), k.act(), k.seq(), k.known(), k.wakeups(), k.round(), k.capped()}
 	if s != q.main {
-		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0).Err(); err != nil {
+		if err := activateScript.Run(ctx, s.client, keys, tenantID, 0, stride*queue.MaxCredit).Err(); err != nil {
 			return wrap(ctx, "activate", err)
 		}
 		if wakeups > 0 { // best effort: waiters also poll
@@ -286,7 +286,7 @@ func (q *Queue) activate(ctx context.Context, s *shard, tenantID string, wakeups
 		}
 		return nil
 	}
-	return wrap(ctx, "activate", activateScript.Run(ctx, s.client, keys, tenantID, wakeups).Err())
+	return wrap(ctx, "activate", activateScript.Run(ctx, s.client, keys, tenantID, wakeups, stride*queue.MaxCredit).Err())
 }
 
 // SetShare stores weight and cap with the schedule. A tenant whose share changes is
@@ -363,24 +363,27 @@ func (q *Queue) takeFrom(ctx context.Context, s *shard, workerID string, slots i
 				failed = wrap(ctx, "take", err)
 			}
 			got = append(got, hints...)
-			cost, latest, leave := 0, 0, ""
+			cost, latest, leave, capped := 0, 0, "", 0
 			for _, h := range hints {
 				cost, latest = cost+h.Cost, h.Cost
 			}
 			if slices.Contains([]string{"empty", "last", "capped", "filled"}, status) {
 				leave = p.act
 			}
+			if status == "capped" || status == "filled" {
+				capped = 1
+			}
 			delta := cost - p.picks*p.charge
 			if status == "skipped" {
 				delta = 0 // stays charged, so that its turn passes to others
 			}
 			if delta != 0 || leave != "" || latest != 0 && latest != p.charge {
-				settle = append(settle, p.tenant, delta, p.weight, latest, leave)
+				settle = append(settle, p.tenant, delta, p.weight, latest, leave, capped)
 			}
 		}
 		if len(settle) > 1 {
 			k := s.keys
-			active, err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round(), k.wakeups()}, settle...).Int()
+			active, err := settleScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round(), k.wakeups(), k.capped()}, settle...).Int()
 			switch {
 			case failed != nil:
 			case err != nil:
@@ -635,6 +638,15 @@ func (q *Queue) done(ctx context.Context, tenantID string, taskIDs []any) error 
 	return q.each(ctx, func(s *shard) (bool, error) {
 		answer := doneScript.Run(ctx, s.client, []string{s.keys.run(tenantID), s.keys.wait(tenantID)}, taskIDs...)
 		return true, wrap(ctx, "done", q.freed(ctx, s, tenantID, answer))
+	})
+}
+
+// Charge moves the tenant's next turn back.
+func (q *Queue) Charge(ctx context.Context, h sheaf.Hint, cost int) error {
+	s := q.of(h.Lane)
+	k := s.keys
+	return q.ask(ctx, s, func() error {
+		return wrap(ctx, "charge", chargeScript.Run(ctx, s.client, []string{k.active(), k.idle(), k.vt(), k.share(), k.capped()}, h.TenantID, stride*cost).Err())
 	})
 }
 

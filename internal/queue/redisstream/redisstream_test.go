@@ -493,8 +493,8 @@ func TestTenantActivatedDuringATakeStaysActive(t *testing.T) {
 	if _, err := q.Publish(t.Context(), "a", sheaf.LaneNormal, []sheaf.Hint{{TaskID: "x", TenantID: "a"}}); err != nil {
 		t.Fatal(err)
 	}
-	active, err := settleScript.Run(t.Context(), q.main.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round(), k.wakeups()},
-		stride, "a", -1, "1", 0, picks[0].act).Int()
+	active, err := settleScript.Run(t.Context(), q.main.client, []string{k.active(), k.idle(), k.vt(), k.act(), k.cost(), k.round(), k.wakeups(), k.capped()},
+		stride, "a", -1, "1", 0, picks[0].act, 0).Int()
 	if err != nil || active != 1 {
 		t.Fatalf("%d tenants are active, %v", active, err)
 	}

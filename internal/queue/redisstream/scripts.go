@@ -15,6 +15,7 @@ var (
 	activateScript      = script("activate")
 	pickScript          = script("pick")
 	settleScript        = script("settle")
+	chargeScript        = script("charge")
 	takeScript          = script("take")
 	ackScript           = script("ack")
 	doneScript          = script("done")

@@ -55,6 +55,7 @@ type Queue struct {
 	unacked int           // entries of taken that are not running
 	dirty   bool          // the store may hold work unknown to ready
 	readAt  time.Time     // when the list of tenants was read
+	reads   int           // how many times
 	pending bool          // a notification not yet received by a Wait
 	wakeup  chan struct{} // closed by the next notification
 	closed  chan struct{}
@@ -65,8 +66,9 @@ type Queue struct {
 
 // tenant is the schedule of one tenant. pass survives a period without work as long
 // as it is ahead of the virtual time, so that no tenant sheds its debt by going
-// empty. A tenant behind the virtual time restarts at it, so that none saves up
-// credit either.
+// empty. A tenant without work restarts at the virtual time, so that none saves up
+// credit either; one that its cap kept waiting stays behind it by up to
+// queue.MaxCredit.
 type tenant struct {
 	id      string
 	weight  float64
@@ -76,6 +78,7 @@ type tenant struct {
 	pass    float64 // in units of stride
 	index   int     // in ready, -1 if absent
 	capped  bool    // removed from ready because it was at its cap
+	worked  int     // Queue.reads when it last had work
 	freed   bool    // a task that may be among running has ended since
 	turns   queue.Turns
 }
@@ -282,6 +285,7 @@ func (q *Queue) readTenants(ctx context.Context) error {
 	for _, t := range q.tenants {
 		t.index, t.extra, t.running, t.capped = -1, 0, 0, false
 	}
+	q.reads++
 	for _, k := range q.taken {
 		q.tenant(k.hint.TenantID).extra++
 	}
@@ -291,7 +295,12 @@ func (q *Queue) readTenants(ctx context.Context) error {
 		if t.cap <= 0 {
 			t.cap = q.cfg.DefaultCap
 		}
-		t.pass = max(t.pass, q.vt)
+		from := q.vt
+		// guard: fairness: who was kept by its cap is still owed
+		if t.worked == q.reads-1 {
+			from -= stride * queue.MaxCredit
+		}
+		t.pass, t.worked = max(t.pass, from), q.reads
 		if t.index < 0 {
 			t.index = len(q.ready)
 			q.ready = append(q.ready, t)
@@ -454,6 +463,19 @@ func (q *Queue) Done(ctx context.Context, tenantID, taskID string) error {
 		q.forget(taskID)
 	} else if t := q.tenants[tenantID]; t != nil {
 		q.free(t, true)
+	}
+	return nil
+}
+
+// Charge moves the tenant's next turn back. A tenant without a schedule gets one: it
+// may have had its last task handed out by another process's queue.
+func (q *Queue) Charge(ctx context.Context, h sheaf.Hint, cost int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.tenant(h.TenantID)
+	t.pass = max(t.pass, q.vt) + stride*float64(cost)/t.weight
+	if t.index >= 0 {
+		heap.Fix(&q.ready, t.index)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sheaf"
@@ -53,6 +54,15 @@ type Run struct {
 	MemoryBytes int64         // resident, including its descendants, above which it is killed
 	OutputBytes int           // of standard output, above which it is killed
 }
+
+// spent is what Spend has added up, in ns.
+var spent atomic.Int64
+
+// Spend adds the processor time of a program that this process runs. Do calls it.
+func Spend(d time.Duration) { spent.Add(int64(d)) }
+
+// Spent is the sum of what was spent since this process started.
+func Spent() time.Duration { return time.Duration(spent.Load()) }
 
 // Reasons to end a run early.
 var (
@@ -108,6 +118,9 @@ func (r Run) Do(ctx context.Context) ([]byte, error) {
 		}
 	}()
 	err := cmd.Wait()
+	if s := cmd.ProcessState; s != nil {
+		Spend(s.UserTime() + s.SystemTime())
+	}
 	cause := context.Cause(run)
 	cancel(nil)
 	<-watched

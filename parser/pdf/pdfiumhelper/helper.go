@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"sheaf/parser/internal/program"
 	"sheaf/parser/pdf/engine"
 )
 
@@ -145,6 +146,7 @@ type process struct {
 	body    []byte
 	patient time.Duration
 	used    time.Duration // processor time when last checked
+	spent   time.Duration // processor time that program.Spent counts
 }
 
 // start runs the program and reads its self-description. The document is its
@@ -257,6 +259,14 @@ func (p *process) await() (err error) {
 	return err
 }
 
+// spend counts the program's processor time since the last call.
+func (p *process) spend() {
+	if now := cpuTime(p.process.Pid); now > p.spent {
+		program.Spend(now - p.spent)
+		p.spent = now
+	}
+}
+
 func (p *process) write(b []byte) error {
 	_ = p.in.SetWriteDeadline(time.Now().Add(p.patient))
 	_, err := p.in.Write(b)
@@ -278,6 +288,7 @@ func (p *process) kill() error {
 // end kills the program and returns the reason: the cause, or how it had already
 // ended.
 func (p *process) end(cause error) error {
+	p.spend()
 	_, _ = p.in.Close(), p.out.Close() // which ends a program that is reading
 	if err := p.kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		go p.process.Wait() // it ends with this process at the latest
@@ -534,6 +545,7 @@ func (d *document) last(op, a, b, c uint32, behind []byte, on func(kind uint32, 
 			}
 			continue
 		case kind == frameEnd && len(body) == 12:
+			p.spend()
 			e := end{int(int32(le.Uint32(body[4:]))), le.Uint32(body[8:]) == 1}
 			d.took = int64(le.Uint32(body))
 			if d.took > documentMost || e.objects < 0 || e.objects > engine.MaxObjects+1 {

@@ -1,11 +1,8 @@
 package pdfiumhelper
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -22,16 +19,12 @@ func widen(f *os.File) { _, _ = unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, 256<<10
 
 // cpuTime returns the processor time a process has used, 0 if unknown.
 func cpuTime(pid int) time.Duration {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	// The second field is the name in brackets, which may contain spaces; the times
-	// are in hundredths of a second (proc(5)).
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 13 {
+	var t unix.Timespec
+	// The clock of a process by its id: clock_getcpuclockid(3).
+	if unix.ClockGettime(int32(^pid)<<3|2, &t) != nil {
 		return 0
 	}
-	user, _ := strconv.Atoi(string(fields[11]))
-	system, _ := strconv.Atoi(string(fields[12]))
-	return time.Duration(user+system) * (time.Second / 100)
+	return time.Duration(t.Nano())
 }
 
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
