@@ -175,8 +175,13 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		return nil, err
 	}
 	a.onClose(a.pdf.Close)
+	parsers := cmp.Or(cfg.Parser.Processes, runtime.GOMAXPROCS(0))
+	size := parsers
+	if r.api && r.executor {
+		size++ // tasks leave one to whoever waits for a page's image or a preview
+	}
 	if a.pool, err = child.New(withPDF(child.Config{
-		Size: cfg.Parser.Processes, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
+		Size: size, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
 		EnvNow:  liveParts(cfg, a.pdf),
 		Sandbox: cfg.Parser.Sandbox, ReadDirs: []string{a.path("blobs"), a.path("cache")}, Ports: parserPorts(cfg.Parser), Confined: a.tellConfined,
 		Noted: func(text string) { log.Warn(text) },
@@ -233,7 +238,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		}
 		ec := executor.Config{
 			Store: a.store, Blobs: a.blobs, Files: a.files, Parser: a.pool, Formats: a.formats, Index: a.index, Embedder: a.embedder, Indexes: a.index, Planner: planner, RunStore: a.store, Tenants: a.store,
-			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, cfg.Parser.Processes), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
+			ParseSlots: cmp.Or(cfg.Executor.ParseSlots, parsers), UnitTimeout: time.Duration(cfg.Parser.UnitTimeout), Tags: planner.Tags, Observe: a.metrics, Log: log,
 		}
 		ec.Spending = a.store
 		ec.Budget.Run, ec.Budget.Day = cfg.Tokens()
