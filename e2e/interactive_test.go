@@ -2,14 +2,18 @@ package e2e
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"sheaf"
 	"sheaf/internal/config"
 	"sheaf/samples"
+	"sheaf/taskstore"
 )
 
 // Files that take long, as scans do, keep nobody waiting who looks at a page or
@@ -44,5 +48,54 @@ func TestImagesAndPreviewsDoNotWaitForTasks(t *testing.T) {
 	}
 	if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
 		t.Errorf("the job is %s", job.State)
+	}
+}
+
+// A language model and users' services take as long as they like. Executors read
+// other documents meanwhile.
+func TestSlowServicesKeepNobodyWaiting(t *testing.T) {
+	release := make(chan struct{})
+	hold := sync.OnceFunc(func() { close(release) })
+	defer hold()
+	chat := newChatServer(t)
+	chat.first = func(http.ResponseWriter, int) bool { <-release; return false }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(hold) // before the servers are closed
+	s := start(t, func(c *config.Config) {
+		chat.use(c)
+		c.Executor.Workers = 1
+		c.Flow = config.Flow{AllowHosts: []string{"127.0.0.1"}, Secret: config.Secret("whsec_" + strings.Repeat("AAAA", 8))}
+	})
+	s.post("/v1/flows", map[string]any{"toml": `name = "told"
+node = [
+  { id = "read", kind = "parse" },
+  { id = "cut", kind = "chunk", from = ["read"] },
+  { id = "tell", kind = "http", from = ["cut"], config = { url = "` + server.URL + `" }, on_failure = "skip" },
+  { id = "out", kind = "index", from = ["tell"] },
+]
+`}, nil)
+	var jobs []string
+	for name, settings := range map[string]string{"asked.md": `{"auto_questions": 1}`, "told.md": `{"flow": "told"}`, "told-too.md": `{"flow": "told"}`} {
+		answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text(name, sections(3, nil)+name)}, map[string]string{"parser_config": settings}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, answer.Job.ID)
+	}
+	waitFor(t, "three tasks that wait", func() bool {
+		var list struct{ Items []taskstore.WorkerStatus }
+		s.get("/v1/executors", &list)
+		return len(list.Items) == 1 && len(list.Items[0].Running) == 3
+	})
+	mustState(t, s.upload("plain.md", "text/markdown", `{}`, sections(3, nil)), sheaf.DocSucceeded)
+	hold()
+	for _, id := range jobs {
+		if job := s.ended(id); job.State != sheaf.DocSucceeded {
+			t.Errorf("a job is %s", job.State)
+		}
 	}
 }

@@ -2,10 +2,12 @@ package executor
 
 import (
 	"context"
+	"slices"
 
 	"sheaf"
 	"sheaf/internal/enrich"
 	"sheaf/internal/settings"
+	"sheaf/internal/worker"
 	"sheaf/taskstore"
 )
 
@@ -24,6 +26,9 @@ func (e *Executor) enrichChunks(ctx context.Context, run *run, doc *sheaf.Docume
 		have := e.enrichedBefore(ctx, run.task, doc, chunks, c)
 		switch {
 		case e.model != nil:
+			if slices.Contains(have, false) {
+				worker.Yield(ctx) // answers take seconds, during which nothing is done here
+			}
 			warnings, err = e.model.Chunks(ctx, chunks, doc.Name, c, func(i int) bool { return have[i] })
 		case settings.NeedsChat(c) != "":
 			warnings = append(warnings, sheaf.Warning{Code: "no_chat_model", Message: settings.NeedsChat(c) + " needs a chat model: set chat.url and chat.model on every executor and parse the document again."})

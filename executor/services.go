@@ -68,6 +68,7 @@ func (e *Executor) poster(t *sheaf.Task, ref string, n *flow.Node) func(ctx cont
 		if err != nil {
 			return nil, sheaf.Fail(sheaf.CategoryPolicy, "service_not_allowed", "The node %s: %v.", n.ID, err)
 		}
+		worker.Yield(ctx) // users' services take as long as they like
 		made := false
 		var failed error
 		turned := e.services.of(e, t, ref, n.ID, host).Do(ctx, func() error {
@@ -91,6 +92,7 @@ func (e *Executor) asker(t *sheaf.Task, version int) (ask func(ctx context.Conte
 	}
 	r := &DatasetRun{DatasetRun: taskstore.DatasetRun{ID: t.ID, TenantID: t.TenantID, Kind: sheaf.KindDataflow}, e: e, claim: t.Held(), until: time.Now().Add(24 * time.Hour), node: true}
 	return func(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
+		worker.Yield(ctx)
 		answer, err := r.Ask(ctx, Question{Documents: []string{t.DocumentID}, Instruction: instruction, Text: text, MaxTokens: maxTokens, Version: version})
 		if errors.Is(err, ErrDocumentGone) {
 			return "", sheaf.Fail(sheaf.CategoryCanceled, "canceled", "the document was deleted while a model was asked about it")

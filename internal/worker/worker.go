@@ -304,7 +304,10 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 			release()
 		})
 		since := time.Now()
+		var yield sync.Mutex
 		run = context.WithValue(run, yieldKey{}, func() bool {
+			yield.Lock()
+			defer yield.Unlock()
 			if a.waited.Load() {
 				return true
 			}
@@ -335,10 +338,11 @@ const maxWaiting = 8
 type yieldKey struct{}
 
 // Yield gives back the worker of the task that ctx belongs to, and reports whether
-// it did. A task calls it from one goroutine before waiting on something that uses
-// no local resources, if little work follows: it does not get the worker again. Its
-// lease is still renewed. Yield may be called again, and does nothing when too many
-// wait or ctx is not a task's.
+// it did. A task calls it before waiting on something that uses no local resources,
+// such as another service: others would wait for the worker. The task does not get
+// it again, so that what follows must be limited by other means, as stages are. Its
+// lease is still renewed. Yield may be called again, by any goroutine, and does
+// nothing when too many wait or ctx is not a task's.
 func Yield(ctx context.Context) bool {
 	f, ok := ctx.Value(yieldKey{}).(func() bool)
 	return ok && f()

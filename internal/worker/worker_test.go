@@ -343,7 +343,17 @@ func TestTaskThatWaitsGivesItsWorkerBack(t *testing.T) {
 			id := fmt.Sprint("waits", i)
 			ids = append(ids, id)
 			processors[sheaf.TaskKind(id)] = func(ctx context.Context) error {
-				if Yield(ctx) {
+				var did atomic.Bool
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						if Yield(ctx) {
+							did.Store(true)
+						}
+					})
+				}
+				all.Wait()
+				if did.Load() {
 					if !Yield(ctx) {
 						t.Error("a task that gave its worker back is told that it keeps it")
 					}
