@@ -187,7 +187,7 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	}
 	if e.cfg.Planner != nil {
 		processors[sheaf.KindPlan] = worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-			done, err := e.cfg.Planner.Process(withSlots(ctx, e.parse), t)
+			done, err := e.cfg.Planner.Process(withSlots(ctx, e.parse, t), t)
 			if err == nil {
 				e.outlines.planned(t, done.Spawn)
 			}

@@ -344,7 +344,7 @@ func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.F
 		return nil, "", nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
 	}
 	defer release()
-	leave, err := enterSlots(ctx, doc.TenantID)
+	leave, err := enterSlots(ctx)
 	if err != nil {
 		return nil, "", nil, err
 	}

@@ -357,7 +357,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	defer release()
 
 	// Not the named result: a return of nil would overwrite what is deferred.
-	giveBack, err := e.parse.enter(ctx, run.task.TenantID)
+	giveBack, err := e.parse.enter(ctx, run.task)
 	if err != nil {
 		return nil, nil, err
 	}

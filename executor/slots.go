@@ -2,16 +2,19 @@ package executor
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"sheaf"
+	"sheaf/internal/queue"
 )
 
 // slots are a process's places for tasks that read files. A free one goes to the
 // tenant that has had the least time in them by weight: if one tenant's pages take
 // seconds each, the others still get their share of the processors, whatever the
-// number of its tasks here. A tenant's own tasks go in the order they came.
+// number of its tasks here. Of a tenant's own tasks those of the lowest lane go
+// first, and one in queue.BulkEvery is the one that has waited longest.
 //
 // This is the stride scheduling of the queues, by time: until a task ends, it is
 // charged what its tenant's latest one took.
@@ -32,12 +35,14 @@ type slotShare struct {
 	pass    time.Duration
 	latest  time.Duration // time that its latest task took
 	inside  int           // its tasks in slots
-	waiting []*slotTask
+	waiting []*slotTask   // in the order they came
+	turns   int           // slots it was given
 }
 
 // slotTask is a task waiting for a slot or in one.
 type slotTask struct {
 	of      *slotShare
+	lane    sheaf.Lane
 	number  int64
 	turn    chan struct{} // closed when it gets a slot
 	charged time.Duration
@@ -57,20 +62,20 @@ func newSlots(n int, weight func(ctx context.Context, tenantID string) int) *slo
 
 // enter waits for a slot, and returns a function that gives it back and may be called
 // again. Its error is the cause of ctx's cancellation.
-func (s *slots) enter(ctx context.Context, tenantID string) (leave func(), err error) {
-	weight := max(s.weight(ctx, tenantID), 1)
+func (s *slots) enter(ctx context.Context, task *sheaf.Task) (leave func(), err error) {
+	weight := max(s.weight(ctx, task.TenantID), 1)
 	s.mu.Lock()
-	t := s.tenants[tenantID]
+	t := s.tenants[task.TenantID]
 	if t == nil {
 		t = &slotShare{}
-		s.tenants[tenantID] = t
+		s.tenants[task.TenantID] = t
 	}
 	t.weight = time.Duration(weight)
 	if t.inside+len(t.waiting) == 0 {
 		t.pass = max(t.pass, s.vt)
 	}
 	s.came++
-	x := &slotTask{of: t, number: s.came, turn: make(chan struct{})}
+	x := &slotTask{of: t, lane: task.Lane, number: s.came, turn: make(chan struct{})}
 	t.waiting = append(t.waiting, x)
 	s.fill()
 	s.mu.Unlock()
@@ -91,7 +96,7 @@ func (s *slots) fill() {
 			if len(t.waiting) == 0 {
 				continue
 			}
-			x := t.waiting[0]
+			x := t.waiting[t.next()]
 			// guard: fairness: parsers go to the tenant that had the least time
 			if next == nil || t.pass < next.of.pass || t.pass == next.of.pass && x.number < next.number {
 				next = x
@@ -101,7 +106,8 @@ func (s *slots) fill() {
 			return
 		}
 		t := next.of
-		t.waiting = t.waiting[1:]
+		t.waiting = slices.Delete(t.waiting, t.next(), t.next()+1)
+		t.turns++
 		t.inside++
 		s.free--
 		s.vt = max(s.vt, t.pass)
@@ -109,6 +115,19 @@ func (s *slots) fill() {
 		t.pass += next.charged / t.weight
 		close(next.turn)
 	}
+}
+
+// next returns which of the tasks waiting, of which there are some, has its turn.
+func (t *slotShare) next() (at int) {
+	if (t.turns+1)%queue.BulkEvery == 0 {
+		return 0
+	}
+	for i, x := range t.waiting {
+		if x.lane < t.waiting[at].lane {
+			at = i
+		}
+	}
+	return at
 }
 
 func (s *slots) leave(x *slotTask) {
@@ -126,13 +145,11 @@ func (s *slots) leave(x *slotTask) {
 // withdraw ends the wait of a task, or gives back the slot that it got meanwhile.
 func (s *slots) withdraw(x *slotTask) {
 	s.mu.Lock()
-	for i, w := range x.of.waiting {
-		if w == x {
-			x.of.waiting = append(x.of.waiting[:i:i], x.of.waiting[i+1:]...)
-			s.forget()
-			s.mu.Unlock()
-			return
-		}
+	if i := slices.Index(x.of.waiting, x); i >= 0 {
+		x.of.waiting = slices.Delete(x.of.waiting, i, i+1)
+		s.forget()
+		s.mu.Unlock()
+		return
 	}
 	s.mu.Unlock()
 	s.leave(x)
@@ -193,16 +210,22 @@ func weightOf(store TenantStore) func(ctx context.Context, tenantID string) int 
 
 type slotsKey struct{}
 
-// withSlots has planning under the context use slots.
-func withSlots(ctx context.Context, s *slots) context.Context {
-	return context.WithValue(ctx, slotsKey{}, s)
+// inSlots is a task and the slots that it uses.
+type inSlots struct {
+	slots *slots
+	task  *sheaf.Task
+}
+
+// withSlots has planning under the context use slots, for a task.
+func withSlots(ctx context.Context, s *slots, t *sheaf.Task) context.Context {
+	return context.WithValue(ctx, slotsKey{}, inSlots{s, t})
 }
 
 // enterSlots waits for one of the context's slots. Without any, as in a dry run, it
 // returns at once.
-func enterSlots(ctx context.Context, tenantID string) (leave func(), err error) {
-	if s, ok := ctx.Value(slotsKey{}).(*slots); ok {
-		return s.enter(ctx, tenantID)
+func enterSlots(ctx context.Context) (leave func(), err error) {
+	if in, ok := ctx.Value(slotsKey{}).(inSlots); ok {
+		return in.slots.enter(ctx, in.task)
 	}
 	return func() {}, nil
 }

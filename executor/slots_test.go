@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"sheaf"
 )
 
 // users keeps n tasks of a tenant, each of that length, at the slots until ctx ends,
@@ -20,7 +23,7 @@ func users(ctx context.Context, all *sync.WaitGroup, s *slots, tenant string, n 
 	for range n {
 		all.Go(func() {
 			for {
-				leave, err := s.enter(ctx, tenant)
+				leave, err := s.enter(ctx, &sheaf.Task{TenantID: tenant})
 				if err != nil {
 					return
 				}
@@ -74,7 +77,7 @@ func TestSlotsServeWhoComesNext(t *testing.T) {
 		users(ctx, &all, s, "crowd", 100, 10*time.Second)
 		time.Sleep(time.Hour)
 		began := time.Now()
-		leave, err := s.enter(ctx, "late")
+		leave, err := s.enter(ctx, &sheaf.Task{TenantID: "late"})
 		if err != nil || time.Since(began) > 10*time.Second {
 			t.Errorf("a tenant with one task waited %v: %v", time.Since(began), err)
 		}
@@ -89,6 +92,32 @@ func TestSlotsServeWhoComesNext(t *testing.T) {
 		all.Wait()
 		if s.free != 2 || len(s.tenants) > 2 {
 			t.Errorf("%d slots are free, %d tenants are kept", s.free, len(s.tenants))
+		}
+	})
+}
+
+// Within a tenant, what somebody waits for goes first, and nothing starves.
+func TestSlotsServeLanesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1, nil)
+		var order []sheaf.Lane
+		var all sync.WaitGroup
+		for _, lane := range []sheaf.Lane{3, 3, 3, 2, 3, 2, 1, 1, 1} {
+			all.Go(func() {
+				leave, err := s.enter(t.Context(), &sheaf.Task{TenantID: "a", Lane: lane})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, lane)
+				time.Sleep(time.Second)
+				leave()
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if want := []sheaf.Lane{3, 1, 1, 3, 1, 2, 2, 3, 3}; !slices.Equal(order, want) {
+			t.Errorf("served in the order %v, want %v", order, want)
 		}
 	})
 }
@@ -111,7 +140,7 @@ func TestSlotsAreNeitherLostNorGivenTwice(t *testing.T) {
 					time.Sleep(time.Duration(x[1]))
 					ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(x[3]), away)
 					defer cancel()
-					leave, err := s.enter(ctx, fmt.Sprint(x[0]))
+					leave, err := s.enter(ctx, &sheaf.Task{TenantID: fmt.Sprint(x[0]), Lane: sheaf.Lane(1 + x[2]%3)})
 					if err != nil {
 						if !errors.Is(err, away) {
 							t.Error(err)

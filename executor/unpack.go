@@ -113,7 +113,7 @@ func (p *Planner) unpack(ctx context.Context, doc *sheaf.Document, format parser
 // step unpacks a run of files and submits them. It returns where to continue, 0 at
 // the end.
 func (u *unpacking) step(ctx context.Context, src child.Source, from int) (next int, err error) {
-	leave, err := enterSlots(ctx, u.task.TenantID)
+	leave, err := enterSlots(ctx)
 	if err != nil {
 		return 0, err
 	}

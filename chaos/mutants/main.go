@@ -103,7 +103,7 @@ var mutants = []mutant{
 		"./internal/queue/redisstream", redisOrder, nil},
 	{"turns: what is aged is served in Redis", `if .* then`, `if false then`,
 		"./internal/queue/redisstream", redisOrder, nil},
-	{"fairness: what a task takes beyond its cost is charged", `beyond > 0`, `false`,
+	{"fairness: what a task takes beyond its cost is charged", `beyond >= leastCharge`, `false`,
 		"./internal/worker", "TestTaskIsCharged", nil},
 	{"fairness: who was kept by its cap is still owed", `if .* \{`, `if false {`,
 		"./internal/queue/sqlqueue", "^TestContract$/WhoWas", nil},

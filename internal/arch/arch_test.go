@@ -57,11 +57,11 @@ var contracts = []string{"taskstore", "internal/logctx", "internal/queue", "inte
 var may = map[string][]string{
 	"":                     {},
 	"parser":               {"internal/settings"},
-	"parser/child":         {"internal/garbage", "parser"},
+	"parser/child":         {"internal/garbage", "parser", "parser/internal/program"},
 	"parser/internal":      {"parser", "parser/internal/...", "internal/settings"},
 	"parser/...":           {"parser", "parser/internal/..."}, // a format
 	"parser/pdf":           {"parser", "parser/internal/...", "parser/pdf/..."},
-	"parser/pdf/...":       {"parser/pdf/engine"},
+	"parser/pdf/...":       {"parser/pdf/engine", "parser/internal/program"},
 	"parser/pdf/pdfium":    {"parser/pdf/..."},       // where the engines meet
 	"parser/formats":       {"parser", "parser/..."}, // where the formats meet
 	"chunker":              {"internal/settings"},

@@ -157,6 +157,7 @@ type Worker struct {
 
 	mu         sync.Mutex
 	running    map[string]*attempt // by task id
+	owed       map[owing]int       // what is not yet charged
 	unresolved unresolved
 	capacity   *capacity
 	workers    *semaphore.Weighted // held by a task being processed
@@ -195,7 +196,7 @@ func New(cfg Config) *Worker {
 	host, _ := os.Hostname()
 	return &Worker{
 		cfg: cfg, id: fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), sheaf.NewID()[20:]),
-		started: time.Now(), running: map[string]*attempt{}, unresolved: unresolved{},
+		started: time.Now(), running: map[string]*attempt{}, owed: map[owing]int{}, unresolved: unresolved{},
 		capacity: newCapacity(cfg.Workers, cfg.Batch),
 		workers:  semaphore.NewWeighted(int64(cfg.Workers)), ends: semaphore.NewWeighted(int64(cfg.Workers * cfg.Batch)),
 		waits: semaphore.NewWeighted(int64(cfg.Workers * maxWaiting)),
@@ -468,6 +469,7 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		done.CanWait = endWait
 	}
 	defer endSpan(err) // with the processor's outcome, after it is written
+	w.charge(ctx, a, sheaf.Beyond(t.Cost, spent))
 	worked()
 
 	// This must be written even while the executor stops.
@@ -496,17 +498,54 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		}
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
 	}
-	// guard: fairness: what a task takes beyond its cost is charged
-	if beyond := sheaf.Beyond(t.Cost, spent); beyond > 0 {
-		if err := w.cfg.Queue.Charge(end, a.hint, beyond); err != nil {
-			log.DebugContext(ctx, "the time of a task was not charged to its tenant", "error", err)
-		}
-	}
 	if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
 		log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)
 	}
 	w.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
+
+// leastCharge is the least cost that the queue is told of: most tasks take little
+// more than their cost, and telling takes a round trip.
+const leastCharge = 10
+
+// maxOwed bounds the sums that are kept until they are worth telling.
+const maxOwed = 1000
+
+// owing is what sums are kept by: the queue may have a schedule for each.
+type owing struct {
+	tenantID, pool string
+	lane           sheaf.Lane
+}
+
+// charge has the queue count what a task took beyond its cost, before its worker
+// takes another.
+func (w *Worker) charge(ctx context.Context, a *attempt, beyond int) {
+	if beyond <= 0 {
+		return
+	}
+	of := owing{a.task.TenantID, a.task.Pool, a.task.Lane}
+	w.mu.Lock()
+	beyond += w.owed[of]
+	delete(w.owed, of)
+	if beyond < leastCharge {
+		if len(w.owed) >= maxOwed {
+			clear(w.owed)
+		}
+		w.owed[of] = beyond
+	}
+	w.mu.Unlock()
+	// guard: fairness: what a task takes beyond its cost is charged
+	if beyond >= leastCharge {
+		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTime)
+		defer cancel()
+		if err := w.cfg.Queue.Charge(ask, a.hint, beyond); err != nil {
+			w.cfg.Log.DebugContext(ctx, "the time of a task was not charged to its tenant", "error", err)
+		}
+	}
+}
+
+// chargeTime is how long a queue that does not respond may keep a worker.
+const chargeTime = time.Second
 
 // process runs the task's processor, unless the attempt was stopped before it began,
 // and turns a panic into a failure.

@@ -741,9 +741,15 @@ func TestTaskIsChargedTheTimeBeyondItsCost(t *testing.T) {
 		r := start(t, map[sheaf.TaskKind]func(ctx context.Context) error{
 			"scan":    func(ctx context.Context) error { Spend(ctx, time.Second); Spend(ctx, 2*time.Second); return nil },
 			"text":    func(ctx context.Context) error { Spend(ctx, 8*time.Millisecond); return nil },
+			"drawing": func(ctx context.Context) error { Spend(ctx, 75*time.Millisecond); return nil },
 			"failure": func(ctx context.Context) error { Spend(ctx, time.Hour); return errors.New("failed") },
 			"waits":   func(ctx context.Context) error { time.Sleep(5 * time.Second); return nil },
-		}, "scan", "text", "failure", "waits")
+		}, "text", "waits", "drawing", "text", "text")
+		time.Sleep(time.Second)
+		for _, id := range []string{"drawing", "scan", "failure"} {
+			r.queue.offer(id)
+			time.Sleep(time.Second)
+		}
 		time.Sleep(10 * time.Second)
 		r.finish()
 		var charges []string
@@ -752,6 +758,6 @@ func TestTaskIsChargedTheTimeBeyondItsCost(t *testing.T) {
 				charges = append(charges, line)
 			}
 		}
-		expect(t, charges, "charge scan 299", "charge failure 6000")
+		expect(t, charges, "charge drawing 12", "charge scan 299", "charge failure 6000") // small sums together
 	})
 }
