@@ -149,11 +149,15 @@ func (f *fair) feed(id, window, read int32) (fed, most int32) {
 // activate makes a tenant eligible for picking.
 func (f *fair) activate(id int32) {
 	t := &f.tenants[id]
-	t.capped = false
 	if !t.active {
-		t.pass = max(t.pass, f.vt)
+		from := f.vt
+		if t.capped {
+			from -= stride * queue.MaxCredit
+		}
+		t.pass = max(t.pass, from)
 		f.push(id)
 	}
+	t.capped = false
 }
 
 // take hands out the next task, if there is one.

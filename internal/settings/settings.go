@@ -87,7 +87,7 @@ var Table = []Setting{
 	{Name: "tag_kb_ids", Unset: "none", Meaning: "ids of up to 8 datasets with the chunk method tag; each chunk gets the tags of their nearest rows"},
 	{Name: "topn_tags", Min: 1, Max: 32, Meaning: "maximum tags per chunk from tag_kb_ids"},
 	{Name: "flow", Unset: "standard", Meaning: "flow that processes the document, such as contracts for its latest version when the document is parsed, or contracts@3; settings in its nodes override these settings"},
-	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12; 22 for paper; 1000 for one and resume", Meaning: "maximum pages per task"},
+	{Name: "task_page_size", Min: 1, Max: allPages, Unset: "12, of scans 4; 22 for paper; 1000 for one and resume", Meaning: "maximum pages per task"},
 	{Name: "pages", Unset: "all", Meaning: "ranges of units to read, such as [[1, 10], [20, 25]]"},
 	{Name: "table_rows", Min: 10, Max: 100_000, Meaning: "rows per task of a spreadsheet or CSV file"},
 	{Name: "encoding", Unset: "guessed", Meaning: "encoding of text files, as an IANA name such as windows-1252"},

@@ -55,7 +55,6 @@ type Queue struct {
 	unacked int           // entries of taken that are not running
 	dirty   bool          // the store may hold work unknown to ready
 	readAt  time.Time     // when the list of tenants was read
-	reads   int           // how many times
 	pending bool          // a notification not yet received by a Wait
 	wakeup  chan struct{} // closed by the next notification
 	closed  chan struct{}
@@ -78,7 +77,6 @@ type tenant struct {
 	pass    float64 // in units of stride
 	index   int     // in ready, -1 if absent
 	capped  bool    // removed from ready because it was at its cap
-	worked  int     // Queue.reads when it last had work
 	freed   bool    // a task that may be among running has ended since
 	turns   queue.Turns
 }
@@ -283,9 +281,14 @@ func (q *Queue) readTenants(ctx context.Context) error {
 	}
 	q.ready = q.ready[:0]
 	for _, t := range q.tenants {
+		// guard: fairness: who was kept by its cap is still owed
+		if t.capped {
+			t.pass = max(t.pass, q.vt-stride*queue.MaxCredit)
+		} else if t.index < 0 {
+			t.pass = max(t.pass, q.vt)
+		}
 		t.index, t.extra, t.running, t.capped = -1, 0, 0, false
 	}
-	q.reads++
 	for _, k := range q.taken {
 		q.tenant(k.hint.TenantID).extra++
 	}
@@ -295,12 +298,6 @@ func (q *Queue) readTenants(ctx context.Context) error {
 		if t.cap <= 0 {
 			t.cap = q.cfg.DefaultCap
 		}
-		from := q.vt
-		// guard: fairness: who was kept by its cap is still owed
-		if t.worked == q.reads-1 {
-			from -= stride * queue.MaxCredit
-		}
-		t.pass, t.worked = max(t.pass, from), q.reads
 		if t.index < 0 {
 			t.index = len(q.ready)
 			q.ready = append(q.ready, t)
