@@ -255,7 +255,7 @@ type Executor struct {
 	Workers       int                 `toml:"workers" doc:"concurrent tasks; 0: 2 × CPUs + 2"`
 	Pools         []string            `toml:"pools" doc:"pools of flow nodes whose tasks this executor takes; default is the pool of all tasks without one"`
 	Batch         int                 `toml:"batch" doc:"batch size: tasks held per worker, including the running one, while tasks take no longer than claims; 1: no prefetching"`
-	ParseSlots    int                 `toml:"parse_slots" doc:"tasks that parse at the same time; 0: number of CPUs"`
+	ParseSlots    int                 `toml:"parse_slots" doc:"tasks that plan or parse at the same time; 0: number of CPUs"`
 	Lease         Duration            `toml:"lease" doc:"visibility timeout: a task without a heartbeat for this long is given to another executor"`
 	Heartbeat     Duration            `toml:"heartbeat" doc:"interval at which leases are renewed"`
 	PollInterval  Duration            `toml:"poll_interval" doc:"maximum wait between takes without a wake-up"`
