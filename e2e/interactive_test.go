@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"sheaf"
+	"sheaf/internal/api"
 	"sheaf/internal/config"
 	"sheaf/samples"
 	"sheaf/taskstore"
@@ -96,6 +98,41 @@ node = [
 	for _, id := range jobs {
 		if job := s.ended(id); job.State != sheaf.DocSucceeded {
 			t.Errorf("a job is %s", job.State)
+		}
+	}
+}
+
+// Runs over datasets ask a model for hours. However many there are, executors read
+// documents meanwhile, and every run ends.
+func TestRunsKeepNobodyWaiting(t *testing.T) {
+	release := make(chan struct{})
+	hold := sync.OnceFunc(func() { close(release) })
+	chat := newChatServer(t)
+	chat.first = func(http.ResponseWriter, int) bool { <-release; return false }
+	t.Cleanup(hold)
+	s := start(t, func(c *config.Config) {
+		chat.use(c)
+		c.Executor.Workers = 1
+	})
+	var runs [4]api.RunStarted
+	for i := range runs {
+		name := fmt.Sprint("birds", i)
+		s.post("/v1/datasets", map[string]any{"name": name, "parser_config": map[string]any{"chunk_token_num": 128}}, nil)
+		mustState(t, s.putIn(name, sheaf.NewID(), "heron.md", "text/markdown", ponds("heron")), sheaf.DocSucceeded)
+	}
+	for i := range runs {
+		s.post(fmt.Sprintf("/v1/datasets/birds%d/raptor", i), map[string]any{}, &runs[i])
+	}
+	waitFor(t, "two runs that ask and two that wait", func() bool {
+		var q api.List[taskstore.TenantQueue]
+		s.get("/v1/queues", &q)
+		return len(q.Items) == 1 && q.Items[0].Running == 2 && q.Items[0].RetryWait == 2
+	})
+	mustState(t, s.upload("plain.md", "text/markdown", `{}`, sections(3, nil)), sheaf.DocSucceeded)
+	hold()
+	for i, r := range runs {
+		if end := s.over(fmt.Sprint("birds", i), r.ID); end.State != taskstore.RunSucceeded {
+			t.Errorf("run %d is %s: %+v", i, end.State, end)
 		}
 	}
 }

@@ -158,6 +158,7 @@ type Executor struct {
 	parse    *slots    // tasks in each of these stages
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
+	runs     *semaphore.Weighted // runs over datasets
 }
 
 // New makes an executor.
@@ -166,7 +167,7 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
-		parse:  newSlots(cfg.ParseSlots, weightOf(cfg.Tenants)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)),
+		parse:  newSlots(cfg.ParseSlots, weightOf(cfg.Tenants)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(cfg.EmbedSlots, minRuns))),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
@@ -176,6 +177,10 @@ func New(cfg Config) *Executor {
 	}
 	return e
 }
+
+// minRuns is how many runs over datasets an executor works on at once, or as many as
+// it embeds at once.
+const minRuns = 2
 
 // Processors returns the processor of each kind of task.
 func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
