@@ -2,16 +2,19 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"sheaf"
+	"sheaf/executor"
 	"sheaf/internal/api"
 	"sheaf/internal/config"
 	"sheaf/samples"
@@ -134,5 +137,47 @@ func TestRunsKeepNobodyWaiting(t *testing.T) {
 		if end := s.over(fmt.Sprint("birds", i), r.ID); end.State != taskstore.RunSucceeded {
 			t.Errorf("run %d is %s: %+v", i, end.State, end)
 		}
+	}
+}
+
+// Transcribing takes minutes, in which nothing is done here: whatever the number of
+// recordings, other files are read meanwhile, and every recording is transcribed.
+func TestRecordingsKeepNobodyWaiting(t *testing.T) {
+	release := make(chan struct{})
+	hold := sync.OnceFunc(func() { close(release) })
+	var asked, calls atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		asked.Add(1)
+		<-release
+		_, _ = fmt.Fprintf(w, `{"language":"en","duration":50,"text":"x","segments":[{"start":0,"end":50,"text":"The harvest of call %d was good."}]}`, calls.Add(1))
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(hold)
+	s := start(t, func(c *config.Config) {
+		c.Parser.TranscribeURL = server.URL + "/v1"
+		c.Parser.Processes, c.Executor.Workers = 1, 1
+	})
+	var recordings []source
+	for i := range executor.Calls + 2 {
+		recordings = append(recordings, text(fmt.Sprintf("talk%d.mp3", i), fmt.Sprintf("ID3\x03\x00\x00\x00\x00\x00\x00 sound %d", i)))
+	}
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, recordings, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "as many calls as there may be", func() bool { return asked.Load() == executor.Calls })
+	waitFor(t, "recordings that wait", func() bool {
+		var q api.List[taskstore.TenantQueue]
+		s.get("/v1/queues", &q)
+		return len(q.Items) == 1 && q.Items[0].Running == executor.Calls && q.Items[0].RetryWait == 2
+	})
+	mustState(t, s.upload("plain.md", "text/markdown", `{}`, sections(3, nil)), sheaf.DocSucceeded)
+	hold()
+	if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
+		t.Errorf("the job is %s", job.State)
+	}
+	if n := asked.Load(); int(n) != len(recordings) {
+		t.Errorf("%d recordings were transcribed %d times", len(recordings), n)
 	}
 }

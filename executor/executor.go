@@ -159,6 +159,7 @@ type Executor struct {
 	embed    *semaphore.Weighted
 	index    *semaphore.Weighted
 	runs     *semaphore.Weighted // runs over datasets
+	calls    *semaphore.Weighted
 }
 
 // New makes an executor.
@@ -167,7 +168,7 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
-		parse:  newSlots(cfg.ParseSlots, weightOf(cfg.Tenants)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(cfg.EmbedSlots, minRuns))),
+		parse:  newSlots(cfg.ParseSlots, weightOf(cfg.Tenants)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(cfg.EmbedSlots, minRuns))), calls: semaphore.NewWeighted(Calls),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
@@ -192,7 +193,7 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	}
 	if e.cfg.Planner != nil {
 		processors[sheaf.KindPlan] = worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-			done, err := e.cfg.Planner.Process(withSlots(ctx, e.parse, t), t)
+			done, err := e.cfg.Planner.Process(e.withSlots(ctx, t), t)
 			if err == nil {
 				e.outlines.planned(t, done.Spawn)
 			}

@@ -332,6 +332,14 @@ func afresh(tasks []sheaf.NewTask) error {
 // open has a child process plan the document. Its shards are in a folder that exists
 // until cleanup.
 func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.Format, options parser.Options) (plan *parser.Plan, shards string, cleanup func(), err error) {
+	if caller, ok := format.(parser.Caller); ok && caller.Calls() {
+		leave, err := enterCalls(ctx)
+		if err != nil {
+			return nil, "", nil, err
+		}
+		defer leave()
+		ctx = withoutSlots(ctx)
+	}
 	var path string
 	var fill blob.Fill
 	var release func()

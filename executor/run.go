@@ -23,7 +23,6 @@ import (
 	"sheaf/internal/edits"
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
-	"sheaf/internal/worker"
 	"sheaf/taskstore"
 )
 
@@ -57,8 +56,6 @@ type RunStore interface {
 
 const (
 	runSlice       = 10 * time.Minute // per attempt: below the time limit of a task
-	runWait        = time.Second      // for other runs in this executor
-	runRest        = 10 * time.Second // before it is tried again
 	runReportEvery = time.Second      // between progress reports without new cost
 	runDocuments   = 200              // read per page
 	runAsks        = 4                // concurrent questions
@@ -96,21 +93,13 @@ type DatasetRun struct {
 
 // processRun runs a run task's kind, and writes the outcome.
 func (e *Executor) processRun(ctx context.Context, t *sheaf.Task) (done taskstore.Completion, err error) {
-	// A run asks a model for hours, and needs no worker meanwhile. What it holds in
-	// memory and computes is limited by the number of runs. One too many leaves: here
-	// it would count against its tenant's cap, and documents would wait.
-	worker.Yield(ctx)
-	wait, cancel := context.WithTimeout(ctx, runWait)
-	err = e.runs.Acquire(wait, 1)
-	cancel()
+	// It asks a model for hours. What it holds in memory and computes is limited by the
+	// number of runs.
+	leave, err := admit(ctx, e.runs, sheaf.FailRetryable(sheaf.CategoryCapacity, "runs_busy", "This executor is busy with other runs over datasets. The run begins when one of them pauses or ends."))
 	if err != nil {
-		if ctx.Err() != nil {
-			return done, context.Cause(ctx)
-		}
-		busy := sheaf.FailRetryable(sheaf.CategoryCapacity, "runs_busy", "This executor is busy with other runs over datasets. The run begins when one of them pauses or ends.")
-		return done, fmt.Errorf("%w (%w)", busy, &sheaf.RateLimited{After: runRest})
+		return done, err
 	}
-	defer e.runs.Release(1)
+	defer leave()
 
 	kind := e.cfg.Runs[t.Kind]
 	held, err := e.cfg.RunStore.HeldRun(ctx, t.Held())

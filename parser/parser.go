@@ -36,6 +36,13 @@ type Optional interface {
 	Available() error
 }
 
+// Caller is implemented by formats that have another service read the file, such as
+// recordings: their Plan waits for minutes and takes no processor time here.
+type Caller interface {
+	// Calls reports whether it is so as configured.
+	Calls() bool
+}
+
 // Available reports whether f can read files here: see Optional.
 func Available(f Format) error {
 	if o, ok := f.(Optional); ok {

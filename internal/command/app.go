@@ -180,6 +180,9 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 	if r.api && r.executor {
 		size++ // tasks leave one to whoever waits for a page's image or a preview
 	}
+	if r.executor && cfg.Parser.TranscribeURL != "" {
+		size += executor.Calls // these wait, for minutes
+	}
 	if a.pool, err = child.New(withPDF(child.Config{
 		Size: size, DocsPerChild: cfg.Parser.MaxDocs, MaxRSSBytes: cfg.Parser.MemoryBytes, RangeBytes: cfg.Parser.RangeBytes, TempDir: a.path("tmp"),
 		EnvNow:  liveParts(cfg, a.pdf),

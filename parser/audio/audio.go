@@ -103,6 +103,9 @@ func (f *format) Available() error {
 	return program.Missing("Reading audio needs a server of /v1/audio/transcriptions, and none is set: name one in parser.transcribe_url, such as that of whisper.cpp, vLLM or OpenAI.")
 }
 
+// Calls implements parser.Caller.
+func (f *format) Calls() bool { return f.cfg.URL != "" }
+
 // Open implements parser.Format.
 func (f *format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
 	d := &document{format: f, file: file, options: o}
