@@ -85,11 +85,11 @@ func TestSlotsServeWhoComesNext(t *testing.T) {
 		leave() // may be called again
 		had, _ := users(ctx, &all, s, "late", 20, 10*time.Second)
 		time.Sleep(10 * time.Minute)
+		stop()
+		all.Wait()
 		if share := had.Seconds() / (2 * 600); share < .45 || share > .55 {
 			t.Errorf("a tenant that had been away had %.2f of the time", share)
 		}
-		stop()
-		all.Wait()
 		if s.free != 2 || len(s.tenants) > 2 {
 			t.Errorf("%d slots are free, %d tenants are kept", s.free, len(s.tenants))
 		}
