@@ -179,8 +179,8 @@ func New(cfg Config) *Executor {
 	return e
 }
 
-// minRuns is how many runs over datasets an executor works on at once, or as many as
-// it embeds at once.
+// minRuns is the least number of runs over datasets that an executor works on at
+// once; EmbedSlots if that is more.
 const minRuns = 2
 
 // Processors returns the processor of each kind of task.

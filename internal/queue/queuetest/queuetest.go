@@ -268,6 +268,7 @@ func testCapKeepsCredit(t *testing.T, h Harness) {
 	} else {
 		run(t, h, meanwhile)
 	}
+	charge(t, h, first, 1) // which does not cost it what it is owed
 	finish(t, h, first)
 	waited := 0
 	for ; waited < 150; waited++ {

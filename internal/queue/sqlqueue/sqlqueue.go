@@ -77,6 +77,7 @@ type tenant struct {
 	pass    float64 // in units of stride
 	index   int     // in ready, -1 if absent
 	capped  bool    // removed from ready because it was at its cap
+	works   bool    // has work, as far as is known here
 	freed   bool    // a task that may be among running has ended since
 	turns   queue.Turns
 }
@@ -225,7 +226,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 			}
 		}
 		if l.left == 0 {
-			if len(skip) > 0 {
+			if t.works = len(skip) > 0; t.works {
 				aside = append(aside, t)
 			}
 			continue // until the list of tenants is read again
@@ -281,13 +282,8 @@ func (q *Queue) readTenants(ctx context.Context) error {
 	}
 	q.ready = q.ready[:0]
 	for _, t := range q.tenants {
-		// guard: fairness: who was kept by its cap is still owed
-		if t.capped {
-			t.pass = max(t.pass, q.vt-stride*queue.MaxCredit)
-		} else if t.index < 0 {
-			t.pass = max(t.pass, q.vt)
-		}
-		t.index, t.extra, t.running, t.capped = -1, 0, 0, false
+		q.bound(t)
+		t.index, t.extra, t.running, t.capped, t.works = -1, 0, 0, false, false
 	}
 	for _, k := range q.taken {
 		q.tenant(k.hint.TenantID).extra++
@@ -298,6 +294,7 @@ func (q *Queue) readTenants(ctx context.Context) error {
 		if t.cap <= 0 {
 			t.cap = q.cfg.DefaultCap
 		}
+		t.works = true
 		if t.index < 0 {
 			t.index = len(q.ready)
 			q.ready = append(q.ready, t)
@@ -370,6 +367,16 @@ func (q *Queue) tenant(id string) *tenant {
 		q.tenants[id] = t
 	}
 	return t
+}
+
+// bound limits how far t is behind the virtual time.
+func (q *Queue) bound(t *tenant) {
+	least := q.vt
+	// guard: fairness: who was kept by its cap is still owed
+	if t.works {
+		least -= stride * queue.MaxCredit
+	}
+	t.pass = max(t.pass, least)
 }
 
 // push queues t for its next turn, unless a read did so meanwhile.
@@ -470,7 +477,8 @@ func (q *Queue) Charge(ctx context.Context, h sheaf.Hint, cost int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.tenant(h.TenantID)
-	t.pass = max(t.pass, q.vt) + stride*float64(cost)/t.weight
+	q.bound(t)
+	t.pass += stride * float64(cost) / t.weight
 	if t.index >= 0 {
 		heap.Fix(&q.ready, t.index)
 	}
