@@ -168,19 +168,19 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		}
 	}
 
-	began := time.Now()
 	var before *openedPlan
 	kept := openedKey(doc, format, mediaType, config)
 	if calls && keeps && doc.Generation > 1 && !ask.Fresh {
 		before = p.openedBefore(ctx, kept)
 	}
 	var opened *parser.Plan
+	var took time.Duration
 	shards := ""
 	if before != nil {
 		opened = before.Plan
 	} else {
 		var cleanup func()
-		if opened, shards, cleanup, err = p.open(ctx, doc, format, parser.Options{Name: doc.Name, MediaType: mediaType, Config: config}); err != nil {
+		if opened, shards, took, cleanup, err = p.open(ctx, doc, format, parser.Options{Name: doc.Name, MediaType: mediaType, Config: config}); err != nil {
 			return nil, err
 		}
 		defer cleanup()
@@ -301,7 +301,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		out.Tasks = graph
 	}
 	// A flow's decisions from measured times may change.
-	if keeps && (flowRun != nil || !planQuick(format, time.Since(began))) && t != nil {
+	if keeps && (flowRun != nil || !planQuick(format, took)) && t != nil {
 		if err := p.keepPlan(ctx, keep, out); err != nil {
 			return nil, err
 		}
@@ -330,16 +330,18 @@ func afresh(tasks []sheaf.NewTask) error {
 }
 
 // open has a child process plan the document. Its shards are in a folder that exists
-// until cleanup.
-func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.Format, options parser.Options) (plan *parser.Plan, shards string, cleanup func(), err error) {
+// until cleanup. It took that long, without the wait for a parse slot, which says
+// nothing about the document.
+func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.Format, options parser.Options) (plan *parser.Plan, shards string, took time.Duration, cleanup func(), err error) {
 	if caller, ok := format.(parser.Caller); ok && caller.Calls() {
 		leave, err := enterCalls(ctx)
 		if err != nil {
-			return nil, "", nil, err
+			return nil, "", 0, nil, err
 		}
 		defer leave()
 		ctx = withoutSlots(ctx)
 	}
+	began := time.Now()
 	var path string
 	var fill blob.Fill
 	var release func()
@@ -349,19 +351,22 @@ func (p *Planner) open(ctx context.Context, doc *sheaf.Document, format parser.F
 		path, release, err = p.Files.Fetch(ctx, doc.BlobKey, doc.SHA256, doc.Size)
 	}
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
+		return nil, "", 0, nil, fmt.Errorf("fetching %s: %w", doc.Name, err)
 	}
 	defer release()
+	fetched := time.Since(began)
 	leave, err := enterSlots(ctx)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, "", 0, nil, err
 	}
 	defer leave()
-	return p.Parser.Plan(ctx, child.Source{
+	began = time.Now()
+	plan, shards, cleanup, err = p.Parser.Plan(ctx, child.Source{
 		Path: path, Fill: fill, Format: format.ID(), Key: doc.ID + "/" + fmt.Sprint(doc.Generation) + "/" + doc.BlobKey,
 		Options:   options,
 		PlanLimit: planLimit(format, doc.Size),
 	})
+	return plan, shards, fetched + time.Since(began), cleanup, err
 }
 
 // quickPlan is what planning takes at most, the fetch of the file included, for a

@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -11,6 +13,8 @@ import (
 	"sheaf"
 	"sheaf/internal/settings"
 	"sheaf/parser"
+	"sheaf/parser/child"
+	"sheaf/parser/pdf"
 	"sheaf/taskstore"
 )
 
@@ -178,6 +182,41 @@ func TestQuickPlansAreNotKept(t *testing.T) {
 			t.Errorf("%+v is planned anew for each version: not %v", c, c.quick)
 		}
 	}
+}
+
+// slowPlan is a parser that takes a time.
+type slowPlan struct {
+	PlanParser
+	takes time.Duration
+}
+
+func (p slowPlan) Plan(context.Context, child.Source) (*parser.Plan, string, func(), error) {
+	time.Sleep(p.takes)
+	return &parser.Plan{Units: 1}, "", func() {}, nil
+}
+
+// In a backlog every plan waits for a slot. That is no reason to store them.
+func TestWaitForASlotIsNotTimeOfThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task := &sheaf.Task{TenantID: "a"}
+		parse := newSlots(1, nil)
+		leave, err := parse.enter(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, leave)
+		p := &Planner{Files: here{}, Parser: slowPlan{takes: 3 * time.Millisecond}}
+		ctx := context.WithValue(t.Context(), slotsKey{}, inSlots{slots: parse, task: task})
+		begun := time.Now()
+		_, _, took, cleanup, err := p.open(ctx, &sheaf.Document{}, pdf.New(pdf.Config{}), parser.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cleanup()
+		if waited := time.Since(begun); waited < time.Minute || took != 3*time.Millisecond {
+			t.Errorf("after %s, the plan took %s", waited, took)
+		}
+	})
 }
 
 // A new version with as many pages is cut as the live one is, so that pages that
