@@ -37,10 +37,26 @@ type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Weight    int       `json:"weight"` // share of service relative to other tenants, ≥ 1
-	Cap       int       `json:"cap"`    // tasks running at once, ≥ 1
+	Cap       int       `json:"cap"`    // tasks running at once; 0 for FleetCap
 	Paused    bool      `json:"paused"`
 	Quota     Quota     `json:"quota"`
 	CreatedAt time.Time `json:"created_at"`
+}
+
+// leastCap is also the cap before the first executor is up.
+const leastCap = 8
+
+// FleetCap returns the cap of tenants without one of their own in a fleet with so
+// many workers: a tenant that is alone may use them all. It is a third more than
+// the workers, since executors claim ahead, and a power of two: otherwise each
+// executor that comes or goes would have the shares of all tenants sent to the queue
+// again.
+func FleetCap(workers int) int {
+	fleet := leastCap
+	for fleet < workers+workers/3 {
+		fleet *= 2
+	}
+	return fleet
 }
 
 // Quota bounds what a tenant may hold. Zero means no bound.

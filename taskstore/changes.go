@@ -62,8 +62,8 @@ func CheckTenant(t *sheaf.Tenant) error {
 	switch {
 	case t.Weight < 1 || t.Weight > MaxTenantWeight:
 		return fmt.Errorf("%w: a tenant's weight is 1 to %d, not %d", sheaf.ErrInvalid, MaxTenantWeight, t.Weight)
-	case t.Cap < 1 || t.Cap > MaxTenantCap:
-		return fmt.Errorf("%w: a tenant's cap is 1 to %d, not %d; pause the tenant to run none of its tasks", sheaf.ErrInvalid, MaxTenantCap, t.Cap)
+	case t.Cap < 0 || t.Cap > MaxTenantCap:
+		return fmt.Errorf("%w: a tenant's cap is 1 to %d, or 0 for as many tasks as the fleet has workers, not %d; pause the tenant to run none of its tasks", sheaf.ErrInvalid, MaxTenantCap, t.Cap)
 	case t.Quota.Documents < 0 || t.Quota.Bytes < 0 || t.Quota.QueuedTasks < 0:
 		return fmt.Errorf("%w: a quota is at least 0; 0 means no bound", sheaf.ErrInvalid)
 	}

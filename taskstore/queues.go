@@ -26,7 +26,7 @@ type DeadLetterFilter struct {
 type TenantQueue struct {
 	TenantID         string      `json:"tenant_id"`
 	Weight           int         `json:"weight"`
-	Cap              int         `json:"cap"`
+	Cap              int         `json:"cap"` // its own, or what the fleet gives it
 	Paused           bool        `json:"paused"`
 	Running          int         `json:"running"`
 	RetryWait        int         `json:"retry_wait"`

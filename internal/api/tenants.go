@@ -34,7 +34,7 @@ type NewTenant struct {
 	ID     string   `json:"id" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores that begin with a letter or digit" doc:"permanent; the name can be changed"`
 	Name   string   `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"display name; default: the id"`
 	Weight int      `json:"weight,omitempty" minimum:"1" maximum:"1000000" default:"1" doc:"relative share of the executors"`
-	Cap    int      `json:"cap,omitempty" minimum:"1" maximum:"1000000" default:"8" doc:"maximum running tasks"`
+	Cap    int      `json:"cap,omitempty" minimum:"0" maximum:"1000000" doc:"maximum running tasks; 0, the default: as many as the fleet has workers"`
 	Quota  NewQuota `json:"quota,omitempty" doc:"limits on what is held; omitted ones have none"`
 }
 
@@ -42,7 +42,7 @@ type NewTenant struct {
 type TenantChange struct {
 	Name   *string      `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"its name"`
 	Weight *int         `json:"weight,omitempty" minimum:"1" maximum:"1000000" doc:"relative share of the executors"`
-	Cap    *int         `json:"cap,omitempty" minimum:"1" maximum:"1000000" doc:"maximum running tasks; those above a lowered cap finish first"`
+	Cap    *int         `json:"cap,omitempty" minimum:"0" maximum:"1000000" doc:"maximum running tasks; 0: as many as the fleet has workers; those above a lowered cap finish first"`
 	Paused *bool        `json:"paused,omitempty" doc:"holds queued tasks; running ones go on"`
 	Quota  *QuotaChange `json:"quota,omitempty" doc:"limits on what is held; omitted ones stay"`
 }

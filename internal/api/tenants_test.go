@@ -53,7 +53,7 @@ func TestTenantsAreChangedAfterTheyAreMade(t *testing.T) {
 	s, ask := operators(t)
 	status, b := ask("alphaadmin", "POST", "/v1/admin/tenants", `{"id": "gamma", "weight": 2, "quota": {"documents": 3, "bytes": 0, "queued_tasks": 0}}`)
 	made := decode[sheaf.Tenant](t, b)
-	if status != http.StatusCreated || made.Name != "gamma" || made.Weight != 2 || made.Cap != 8 || made.Quota.Documents != 3 {
+	if status != http.StatusCreated || made.Name != "gamma" || made.Weight != 2 || made.Cap != 0 || made.Quota.Documents != 3 {
 		t.Fatalf("%d %s", status, b)
 	}
 	if _, err := s.store.Dataset(t.Context(), "gamma", "default"); err != nil {
@@ -75,12 +75,13 @@ func TestTenantsAreChangedAfterTheyAreMade(t *testing.T) {
 		body string
 		want sheaf.Tenant
 	}{
-		{`{}`, sheaf.Tenant{Name: "gamma", Weight: 2, Cap: 8, Quota: sheaf.Quota{Documents: 3}}},
-		{`{"weight": 5}`, sheaf.Tenant{Name: "gamma", Weight: 5, Cap: 8, Quota: sheaf.Quota{Documents: 3}}},
+		{`{}`, sheaf.Tenant{Name: "gamma", Weight: 2, Quota: sheaf.Quota{Documents: 3}}},
+		{`{"weight": 5}`, sheaf.Tenant{Name: "gamma", Weight: 5, Quota: sheaf.Quota{Documents: 3}}},
 		{`{"cap": 1, "name": "Gamma Ltd"}`, sheaf.Tenant{Name: "Gamma Ltd", Weight: 5, Cap: 1, Quota: sheaf.Quota{Documents: 3}}},
 		{`{"quota": {"bytes": 100}}`, sheaf.Tenant{Name: "Gamma Ltd", Weight: 5, Cap: 1, Quota: sheaf.Quota{Documents: 3, Bytes: 100}}},
 		{`{"quota": {"documents": 0, "queued_tasks": 7}, "paused": true}`, sheaf.Tenant{Name: "Gamma Ltd", Weight: 5, Cap: 1, Paused: true, Quota: sheaf.Quota{Bytes: 100, QueuedTasks: 7}}},
 		{`{"paused": false}`, sheaf.Tenant{Name: "Gamma Ltd", Weight: 5, Cap: 1, Quota: sheaf.Quota{Bytes: 100, QueuedTasks: 7}}},
+		{`{"cap": 0}`, sheaf.Tenant{Name: "Gamma Ltd", Weight: 5, Quota: sheaf.Quota{Bytes: 100, QueuedTasks: 7}}},
 	} {
 		before, err := s.store.Tenant(t.Context(), "gamma")
 		if err != nil {
@@ -103,7 +104,7 @@ func TestTenantsAreChangedAfterTheyAreMade(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		`{"weight": 0}`: "weight", `{"cap": 0}`: "cap", `{"weight": null}`: "weight is null", `{"quota": null}`: "quota is null", `{"quota": {"bytes": null}}`: "bytes is null", `{"quota": {"documents": -1}}`: "quota.documents", `{"quota": {"docs": 1}}`: "documents", `{"id": "delta"}`: `"id"`,
+		`{"weight": 0}`: "weight", `{"cap": -1}`: "cap", `{"weight": null}`: "weight is null", `{"quota": null}`: "quota is null", `{"quota": {"bytes": null}}`: "bytes is null", `{"quota": {"documents": -1}}`: "quota.documents", `{"quota": {"docs": 1}}`: "documents", `{"id": "delta"}`: `"id"`,
 		`{"paused": "yes"}`: "paused", `{"waight": 2}`: "weight",
 	} {
 		if status, b := ask("alphaadmin", "PATCH", patch, body); status != 400 || !strings.Contains(s.problem(body, []byte(b)).Detail, says) {

@@ -32,7 +32,7 @@ type Config struct {
 	Executors int `json:"executors"`
 	Cores     int `json:"cores"` // per executor
 	Slots     int `json:"slots"` // per executor; 0: 2 × cores + 2, as executor.workers
-	Cap       int `json:"cap"`   // concurrent tasks per tenant
+	Cap       int `json:"cap"`   // concurrent tasks per tenant; 0: sheaf.FleetCap
 	Window    int `json:"window"`
 
 	Tenants int     `json:"tenants"`
@@ -75,7 +75,7 @@ type Upload struct {
 // Defaults is one two-core executor with one tenant.
 func Defaults() Config {
 	return Config{
-		Executors: 1, Cores: 2, Cap: 8, Window: 256, Tenants: 1, Zipf: 1, PagesPerDay: 100_000,
+		Executors: 1, Cores: 2, Window: 256, Tenants: 1, Zipf: 1, PagesPerDay: 100_000,
 		Sizes: []Size{{1, 30}, {5, 40}, {20, 25}, {200, 5}}, Lanes: [...]float64{10, 80, 10},
 		Serves: 2, Keepers: 2, Database: 4, Elasticsearch: 4, ObjectStore: 4, Redis: 1,
 		CorePrice: .05, Seed: 1, Times: DefaultTimes(),
@@ -219,6 +219,9 @@ func Predict(c Config) (*Report, error) {
 func newSim(c *Config) (*sim, error) {
 	if c.Slots == 0 {
 		c.Slots = 2*c.Cores + 2
+	}
+	if c.Cap == 0 {
+		c.Cap = sheaf.FleetCap(c.Executors * c.Slots)
 	}
 	if err := c.check(); err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func scaleDocument(t *testing.T) string {
 	line("Predictions of `sheaf plan` for four fleets. The command runs a discrete-event simulation of uploads, feed, queue, executors, engines and keepers over minutes to hours. `go test ./internal/capacity -run Scale -update` writes this page. `make bench` compares predictions with real fleets (rows `capacity.fleet` and `capacity.wait`: 1, 2 and 4 executors; 1, 100 and 10,000 tenants); each must be within 20 %%. The model does not know how engines slow down as tables and shards grow, networks, or daily peaks.\n")
 	line("Plan your own fleet with the service times that `make bench` measures on your machines:\n")
 	line("<!-- not run by the tests: make bench takes an hour -->\n\n```\nmake bench\nsheaf plan --executors 20 --tenants 500 --pages-per-day 3e7 --service-times bench/out/bench.json\n```\n")
-	line("Executors have 2 cores. Tenants upload by Zipf's law, with a cap of 8 concurrent tasks each. Documents have 1 (30 %%), 5 (40 %%), 20 (25 %%) and 200 pages (5 %%); a tenth are interactive and a tenth backfill. A core with its memory costs 0.05 per hour (`--core-price`), about the dollar price of a general-purpose cloud core. Storage is not included (`--disk-price`, `--blob-price`).")
+	line("Executors have 2 cores. Tenants upload by Zipf's law, and each may use as many workers as the fleet has. Documents have 1 (30 %%), 5 (40 %%), 20 (25 %%) and 200 pages (5 %%); a tenth are interactive and a tenth backfill. A core with its memory costs 0.05 per hour (`--core-price`), about the dollar price of a general-purpose cloud core. Storage is not included (`--disk-price`, `--blob-price`).")
 	for _, of := range scales {
 		c := Defaults()
 		of.change(&c)

@@ -520,7 +520,7 @@ func (a *app) openData(ctx context.Context, r roles) (err error) {
 
 // ensureLocal creates the tenant and dataset that a new installation needs.
 func (a *app) ensureLocal(ctx context.Context) error {
-	_, err := a.store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1, Cap: 4 * runtime.GOMAXPROCS(0)})
+	_, err := a.store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local", Weight: 1})
 	if err != nil && !errors.Is(err, sheaf.ErrConflict) {
 		return fmt.Errorf("creating the local tenant: %w", err)
 	}

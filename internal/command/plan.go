@@ -57,7 +57,7 @@ time and where it was measured; --service-times replaces them, also with the rep
 		{&c.Cores, "cores", "cores per executor"},
 		{&c.Slots, "slots", "concurrent tasks per executor; 0 for 2 × cores + 2"},
 		{&c.Tenants, "tenants", "number of tenants"},
-		{&c.Cap, "cap", "concurrent tasks per tenant"},
+		{&c.Cap, "cap", "concurrent tasks per tenant; 0 for as many as the fleet has workers"},
 		{&c.Window, "window", "queued tasks per tenant and lane in Redis"},
 		{&c.Serves, "serves", "API processes with one core each"},
 		{&c.Keepers, "keepers", "keepers with one core each"},

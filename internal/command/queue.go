@@ -46,6 +46,11 @@ func (g *global) queueCommand() *cobra.Command {
 			if g.json {
 				return g.printJSON(list)
 			}
+			for _, q := range list.Items {
+				if slices.ContainsFunc(q.Lanes, func(l taskstore.LaneDepth) bool { return l.Pending > 0 }) && q.Running >= q.Cap && !q.Paused {
+					g.note("%s is at its cap of %s: more executors will not make it faster. `sheaf tenant set %s --cap 0` lets it use the whole fleet.", q.TenantID, count(q.Cap, "task"), quoted(q.TenantID))
+				}
+			}
 			return g.table(func(w io.Writer) {
 				fmt.Fprintln(w, "TENANT\tLANE\tPENDING\tCOST\tOLDEST\tRUNNING\tLATER\tRETRY\tPARKED\tDEAD\tCAP\tWEIGHT")
 				for _, q := range list.Items {

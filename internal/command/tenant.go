@@ -26,7 +26,7 @@ func tenantFlags(cmd *cobra.Command, t *sheaf.Tenant) {
 	f := cmd.Flags()
 	f.StringVar(&t.Name, "name", t.Name, "for people")
 	f.IntVar(&t.Weight, "weight", t.Weight, "share of the executors")
-	f.IntVar(&t.Cap, "cap", t.Cap, "tasks running at once")
+	f.IntVar(&t.Cap, "cap", t.Cap, "tasks running at once; 0 for as many as the fleet has workers")
 	f.IntVar(&t.Quota.Documents, "max-documents", 0, "quota; 0 for none")
 	f.Int64Var(&t.Quota.Bytes, "max-bytes", 0, "quota; 0 for none")
 	f.IntVar(&t.Quota.QueuedTasks, "max-queued", 0, "quota of queued tasks; 0 for none")
@@ -61,7 +61,7 @@ func tenantChange(cmd *cobra.Command, t *sheaf.Tenant) (c taskstore.TenantChange
 }
 
 func (g *global) tenantCreate() *cobra.Command {
-	t := sheaf.Tenant{Weight: 1, Cap: 8}
+	t := sheaf.Tenant{Weight: 1}
 	var sure confirmation
 	cmd := &cobra.Command{
 		Use: "create ID", Short: "Create a tenant", Args: needs(1, 1, "an ID"), Example: "  sheaf tenant create acme --weight 2 --max-queued 100000\n  sheaf tenant create acme --dry-run",
@@ -191,7 +191,7 @@ func (g *global) printTenant(answer any, t *sheaf.Tenant, held *sheaf.Quota) err
 		line("Tenant", t.ID)
 		line("Name", t.Name)
 		line("Weight", t.Weight)
-		line("Cap", t.Cap)
+		line("Cap", capOf(t))
 		line("Paused", yesOrNo(t.Paused))
 		if held == nil {
 			line("Documents", "at most "+bound(int64(t.Quota.Documents)))
@@ -204,6 +204,14 @@ func (g *global) printTenant(answer any, t *sheaf.Tenant, held *sheaf.Quota) err
 		line("Queued tasks", fmt.Sprintf("%d of %s", held.QueuedTasks, bound(int64(t.Quota.QueuedTasks))))
 		line("Created", moment(t.CreatedAt))
 	})
+}
+
+// capOf formats a tenant's own cap.
+func capOf(t *sheaf.Tenant) string {
+	if t.Cap == 0 {
+		return "fleet"
+	}
+	return strconv.Itoa(t.Cap)
 }
 
 // bound formats a quota in words.
@@ -236,7 +244,7 @@ func (g *global) tenantList() *cobra.Command {
 				return g.table(func(w io.Writer) {
 					fmt.Fprintln(w, "TENANT\tNAME\tWEIGHT\tCAP\tPAUSED\tMAX DOCUMENTS\tMAX BYTES\tMAX QUEUED")
 					for _, t := range ts {
-						fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", t.ID, t.Name, t.Weight, t.Cap, yesOrNo(t.Paused), most(int64(t.Quota.Documents)), most(t.Quota.Bytes), most(int64(t.Quota.QueuedTasks)))
+						fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, t.Weight, capOf(&t), yesOrNo(t.Paused), most(int64(t.Quota.Documents)), most(t.Quota.Bytes), most(int64(t.Quota.QueuedTasks)))
 					}
 				})
 			})

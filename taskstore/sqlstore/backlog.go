@@ -25,8 +25,10 @@ func (g backlogGroup) count(running, retryWait, scheduled, parked, dead *int) bo
 	return to != nil
 }
 
-func (r tenantRow) queue() taskstore.TenantQueue {
-	return taskstore.TenantQueue{TenantID: r.ID, Weight: r.Weight, Cap: r.Cap, Paused: r.Paused != 0}
+// queue is the queue of the tenant, before its tasks are counted, in a fleet with that
+// cap.
+func (r tenantRow) queue(fleetCap int) taskstore.TenantQueue {
+	return taskstore.TenantQueue{TenantID: r.ID, Weight: r.Weight, Cap: cmp.Or(r.Cap, fleetCap), Paused: r.Paused != 0}
 }
 
 // Backlog uses a bounded number of statements, whatever the number of tenants, and
@@ -47,20 +49,24 @@ func (s *queues) Backlog(ctx context.Context, top int) (*taskstore.Backlog, erro
 	if err != nil {
 		return nil, err
 	}
-	out := sumBacklog(groups, tenants, rest.NowMs, top)
+	fleet, err := s.fleetCap(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := sumBacklog(groups, tenants, fleet, rest.NowMs, top)
 	out.Executors = int(rest.Executors)
 	return out, nil
 }
 
 // sumBacklog sums groups by lane and tenant and keeps the top tenants.
-func sumBacklog(groups []backlogGroup, tenants []tenantRow, now int64, top int) *taskstore.Backlog {
+func sumBacklog(groups []backlogGroup, tenants []tenantRow, fleetCap int, now int64, top int) *taskstore.Backlog {
 	out := &taskstore.Backlog{}
 	for _, lane := range sheaf.Lanes {
 		out.Lanes = append(out.Lanes, taskstore.LaneBacklog{Lane: lane})
 	}
 	by := make(map[string]*taskstore.TenantQueue, len(tenants))
 	for _, t := range tenants {
-		q := t.queue()
+		q := t.queue(fleetCap)
 		by[t.ID] = &q
 	}
 	pending := map[string]int{}

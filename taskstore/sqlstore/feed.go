@@ -21,9 +21,6 @@ import (
 // paused, tenant_id, lane, phase, place, id). Pending tasks are due, unless a clock
 // went back.
 
-// defaultCap is the cap of a tenant without a row.
-const defaultCap = 8
-
 // PoolFeed returns the feed of the tasks of some pools, which the other feed omits.
 // Tasks waiting for an unserved pool do not block others.
 func (s *Store) PoolFeed(pools []string) taskstore.Feed {
@@ -278,12 +275,13 @@ func (s *feed) loads(ctx context.Context, ids []string) ([]taskstore.TenantLoad,
 	for _, t := range tenants {
 		shares[t.ID] = t
 	}
+	fleet, err := s.fleetCap(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return mapped(ids, func(id string) taskstore.TenantLoad {
-		t, ok := shares[id]
-		if !ok {
-			t.Cap = defaultCap
-		}
-		return taskstore.TenantLoad{TenantID: id, Weight: max(t.Weight, 1), Cap: max(t.Cap, 1)}
+		t := shares[id]
+		return taskstore.TenantLoad{TenantID: id, Weight: max(t.Weight, 1), Cap: cmp.Or(t.Cap, fleet)}
 	}), nil
 }
 

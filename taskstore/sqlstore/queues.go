@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -41,7 +43,11 @@ func (s *queues) Queues(ctx context.Context, p taskstore.Page) ([]taskstore.Tena
 // alone, so that a backlog of a million tasks does not read a million rows.
 func (s *queues) queuesOf(ctx context.Context, tenants []tenantRow) ([]taskstore.TenantQueue, error) {
 	db := s.read(ctx)
-	out := mapped(tenants, tenantRow.queue)
+	fleet, err := s.fleetCap(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := mapped(tenants, func(t tenantRow) taskstore.TenantQueue { return t.queue(fleet) })
 	at := make(map[string]*taskstore.TenantQueue, len(tenants))
 	for i := range out {
 		out[i].Lanes = mapped(sheaf.Lanes[:], func(lane sheaf.Lane) taskstore.LaneDepth { return taskstore.LaneDepth{Lane: lane} })
@@ -96,6 +102,40 @@ func (s *queues) laneCost(db *gorm.DB, tenantID string, lane, n int) (int, error
 
 // Workers lists executors seen in the last minute.
 func (s *queues) Workers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
+	return s.liveWorkers(ctx)
+}
+
+func (s *handle) liveWorkers(ctx context.Context) ([]taskstore.WorkerStatus, error) {
 	rows, err := all[workerRow](s.read(ctx), s.sql("SELECT * FROM workers WHERE seen_at>=@now-60000 ORDER BY id"))
 	return mapped(rows, workerRow.toDomain), err
+}
+
+// fleet is what was read last of the live executors.
+type fleet struct {
+	mu   sync.Mutex
+	cap  int
+	read time.Time // by the process's clock and the tests' offset
+}
+
+const fleetFor = time.Second // how long it counts
+
+// fleetCap is the cap of tenants that have none of their own.
+func (s *handle) fleetCap(ctx context.Context) (int, error) {
+	f := &s.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now().Add(time.Duration(s.offset.Load()) * time.Millisecond)
+	if f.cap > 0 && now.Sub(f.read) < fleetFor {
+		return f.cap, nil
+	}
+	live, err := s.liveWorkers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	workers := 0
+	for _, w := range live {
+		workers += w.Slots
+	}
+	f.cap, f.read = sheaf.FleetCap(workers), now
+	return f.cap, nil
 }

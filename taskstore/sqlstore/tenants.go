@@ -17,7 +17,7 @@ func (s *tenants) QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota,
 }
 
 // CreateTenant creates a tenant. ErrConflict when the id exists. A weight below 1
-// becomes 1, a cap below 1 becomes 8.
+// becomes 1.
 func (s *tenants) CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tenant, error) {
 	if t.ID == "" {
 		t.ID = sheaf.NewID()
@@ -26,9 +26,6 @@ func (s *tenants) CreateTenant(ctx context.Context, t sheaf.Tenant) (*sheaf.Tena
 		return nil, err
 	}
 	t.Weight = max(t.Weight, 1)
-	if t.Cap < 1 {
-		t.Cap = defaultCap
-	}
 	if err := taskstore.CheckTenant(&t); err != nil {
 		return nil, err
 	}

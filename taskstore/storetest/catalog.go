@@ -279,8 +279,8 @@ func testTenants(t *testing.T, b *bench) {
 	_, err = b.ChangeTenant(b.ctx, "nobody", taskstore.TenantChange{Weight: new(1)})
 	b.is(err, sheaf.ErrNotFound)
 	for _, c := range []taskstore.TenantChange{
-		{Weight: new(0)}, {Weight: new(taskstore.MaxTenantWeight + 1)}, {Cap: new(0)}, {Cap: new(-1)}, {Documents: new(-1)}, {Bytes: new(int64(-1))}, {QueuedTasks: new(-1)},
-		{Name: new("a\x00b")}, {Name: new(strings.Repeat("n", 256))}, {Weight: new(9), Cap: new(0)},
+		{Weight: new(0)}, {Weight: new(taskstore.MaxTenantWeight + 1)}, {Cap: new(-1)}, {Cap: new(taskstore.MaxTenantCap + 1)}, {Documents: new(-1)}, {Bytes: new(int64(-1))}, {QueuedTasks: new(-1)},
+		{Name: new("a\x00b")}, {Name: new(strings.Repeat("n", 256))}, {Weight: new(9), Cap: new(-1)},
 	} {
 		_, err := b.ChangeTenant(b.ctx, b.tenant, c)
 		b.is(err, sheaf.ErrInvalid)

@@ -57,6 +57,7 @@ func Run(t *testing.T, engine string) {
 		{"ParkedAreWokenByTheSweep", wakeParked},
 		{"NodesRunWhenTheirInputsEnded", graphsOfNodes},
 		{"PoolsAreFedApart", poolsAreFedApart},
+		{"CapsFollowTheFleet", capsFollowTheFleet},
 		{"SpendingStopsAtItsCaps", spendingStops},
 		{"OutputsAreCollectedOnceUnlisted", outputsAreCollected},
 		{"PausedWorkWaits", paused},

@@ -85,3 +85,48 @@ func fairness(f *Fixture) {
 		f.T.Errorf("an hour later it is still %+v", s)
 	}
 }
+
+// A tenant without a cap of its own may use as many workers as the fleet has, on the
+// queue and in what is shown of it.
+func capsFollowTheFleet(f *Fixture) {
+	f.Document("t")
+	f.Document("u")
+	_, err := f.Store.ChangeTenant(ctx, "t", taskstore.TenantChange{Cap: new(0)})
+	f.OK(err)
+	caps := func(of string, t, u int) {
+		f.T.Helper()
+		wanted := map[string]int{"t": t, "u": u}
+		loads, err := f.Store.RunnableTenants(ctx)
+		f.OK(err)
+		want(f, "tenants", len(loads), 2)
+		for _, l := range loads {
+			want(f, of+": cap of "+l.TenantID, l.Cap, wanted[l.TenantID])
+		}
+		fed, err := f.Store.Feedable(ctx, "", 1, time.Minute)
+		f.OK(err)
+		want(f, "tenants that are fed", len(fed.Tenants), 2)
+		for _, l := range fed.Tenants {
+			want(f, of+": cap of "+l.TenantID+" as it is fed", l.Cap, wanted[l.TenantID])
+		}
+		backlog, err := f.Store.Backlog(ctx, 10)
+		f.OK(err)
+		for _, q := range backlog.Tenants {
+			want(f, of+": cap of "+q.TenantID+" in metrics", q.Cap, wanted[q.TenantID])
+		}
+		q, err := f.Store.Queue(ctx, "t")
+		f.OK(err)
+		want(f, of+": cap that is shown", q.Cap, t)
+	}
+	caps("no executor", 8, 8)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		_, err := f.Store.Heartbeat(ctx, taskstore.WorkerStatus{ID: id, Slots: 10}, time.Minute, nil)
+		f.OK(err)
+	}
+	f.Store.AdvanceClock(2 * time.Second)
+	caps("forty workers", 64, 8)
+	f.Store.AdvanceClock(2 * time.Minute)
+	caps("they are gone", 8, 8)
+	_, err = f.Store.ChangeTenant(ctx, "t", taskstore.TenantChange{Cap: new(3)})
+	f.OK(err)
+	caps("a cap of its own", 3, 8)
+}

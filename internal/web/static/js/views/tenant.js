@@ -27,7 +27,7 @@ export async function view({ root, params, signal }) {
     /** @type {import("../types.js").Tenant} */
     const t = await get(tenantPath(id), signal);
     const fact = (/** @type {string} */ k, /** @type {any} */ v) => [el("dt", {}, k), el("dd", {}, v)];
-    draw(facts, el("dl", { class: "facts" }, fact("Name", [name(t.name), t.paused ? el("span", { class: "badge off" }, "Paused") : ""]), fact("Weight", number(t.weight)), fact("Cap", number(t.cap)),
+    draw(facts, el("dl", { class: "facts" }, fact("Name", [name(t.name), t.paused ? el("span", { class: "badge off" }, "Paused") : ""]), fact("Weight", number(t.weight)), fact("Cap", t.cap ? number(t.cap) : "as many tasks as the fleet has workers"),
       fact("Documents", against(number, t.holds.documents, t.quota.documents)), fact("Originals", against(bytes, t.holds.bytes, t.quota.bytes)), fact("Queued tasks", against(number, t.holds.queued_tasks, t.quota.queued_tasks)), fact("Created", time(t.created_at))));
   }
 

@@ -20,7 +20,7 @@ export async function view({ root, query, signal }) {
     const ts = await Promise.all(page.items.map((t) => get(tenantPath(t.id), signal)));
     draw(list, grid("Tenants", [["Tenant"], ["Weight", "num"], ["Cap", "num"], ["Documents", "num wide"], ["Originals", "num wide"], ["Queued", "num wide"], ["", "row-actions"]], ts.map((t) => [
       [el("a", { href: `/tenants/${encodeURIComponent(t.id)}`, "aria-label": `Keys of tenant ${t.id}` }, name(t.id)), t.name !== t.id ? el("span", { class: "under" }, name(t.name)) : null, t.paused ? el("span", { class: "badge off" }, "Paused") : null],
-      number(t.weight), number(t.cap), against(number, t.holds.documents, t.quota.documents), against(bytes, t.holds.bytes, t.quota.bytes), against(number, t.holds.queued_tasks, t.quota.queued_tasks),
+      number(t.weight), t.cap ? number(t.cap) : "fleet", against(number, t.holds.documents, t.quota.documents), against(bytes, t.holds.bytes, t.quota.bytes), against(number, t.holds.queued_tasks, t.quota.queued_tasks),
       button("Edit…", () => void editTenant(t.id, signal, show).catch((err) => draw(problem, trouble(err))), { "aria-label": `Edit tenant ${t.id}` })])),
     page.next_cursor ? el("p", {}, el("a", { href: `/tenants?${new URLSearchParams({ after: page.next_cursor })}` }, "More tenants")) : null);
   };
