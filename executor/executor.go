@@ -108,8 +108,8 @@ type Config struct {
 	// empty.
 	Runs     map[sheaf.TaskKind]RunKind
 	RunStore RunStore
-	// Tenants are asked for the weights by which tenants share the ParseSlots. Nil for
-	// equal weights.
+	// Tenants are asked for the weights by which tenants share the ParseSlots and the
+	// ChatSlots. Nil for equal weights.
 	Tenants TenantStore
 	Observe Observer // nil for none
 	Trace   Tracer   // nil for none
@@ -117,6 +117,7 @@ type Config struct {
 
 	ParseSlots    int           // tasks planning or parsing at once, default CPUs
 	EmbedSlots    int           // default CPUs
+	ChatSlots     int           // questions to Chat at once, default 4
 	IndexSlots    int           // default 2 × CPUs: most of them wait for a commit that serves them all
 	Tags          tagset.Limits // of tag sets
 	UnitTimeout   time.Duration // per page, in the parse deadline, default 5 s
@@ -128,6 +129,7 @@ func (c *Config) setDefaults() {
 	cpus := runtime.GOMAXPROCS(0)
 	c.ParseSlots = cmp.Or(c.ParseSlots, cpus)
 	c.EmbedSlots = cmp.Or(c.EmbedSlots, cpus)
+	c.ChatSlots = cmp.Or(c.ChatSlots, 4)
 	c.IndexSlots = cmp.Or(c.IndexSlots, 2*cpus)
 	c.UnitTimeout = cmp.Or(c.UnitTimeout, 5*time.Second)
 	c.ParseTimeout = cmp.Or(c.ParseTimeout, 20*time.Second)
@@ -165,10 +167,11 @@ type Executor struct {
 // New makes an executor.
 func New(cfg Config) *Executor {
 	cfg.setDefaults()
+	weight := weightOf(cfg.Tenants)
 	e := &Executor{
-		breakers: guard(&cfg, cfg.Log), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
+		breakers: guard(&cfg, cfg.Log, weight), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
-		parse:  newSlots(cfg.ParseSlots, weightOf(cfg.Tenants)), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(cfg.EmbedSlots, minRuns))), calls: semaphore.NewWeighted(Calls),
+		parse:  newSlots(cfg.ParseSlots, weight), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(cfg.EmbedSlots, minRuns))), calls: semaphore.NewWeighted(Calls),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
@@ -222,9 +225,7 @@ func metered(p worker.Processor) worker.Processor {
 // live when it starts.
 func (e *Executor) pinned(process func(*Executor, context.Context, *sheaf.Task) (taskstore.Completion, error)) worker.Processor {
 	return worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-		if t.DocumentID != "" {
-			ctx = spending(ctx, t)
-		}
+		ctx = ofTask(ctx, t)
 		if e.cfg.Indexes == nil {
 			return process(e, ctx, t)
 		}

@@ -16,8 +16,9 @@ import (
 // breakers holds one breaker per dependency of this executor.
 type breakers struct{ blobs, embedder, index, chat *worker.Breaker }
 
-// guard puts breakers in front of the configured dependencies.
-func guard(c *Config, log *slog.Logger) breakers {
+// guard puts breakers in front of the configured dependencies. weight is a tenant's,
+// as in newSlots.
+func guard(c *Config, log *slog.Logger, weight func(ctx context.Context, tenantID string) int) breakers {
 	// A breaker exists even when its dependency does not, as in tests of one stage.
 	var ping struct{ blobs, embedder, index, chat func(context.Context) error }
 	if c.Blobs != nil {
@@ -49,7 +50,7 @@ func guard(c *Config, log *slog.Logger) breakers {
 		c.Embedder = guardedEmbedder{c.Embedder, b.embedder}
 	}
 	if c.Chat != nil {
-		c.Chat = guardedChat{c.Chat, b.chat}
+		c.Chat = fairChat{guardedChat{c.Chat, b.chat}, newSlots(c.ChatSlots, weight)}
 		if c.Spending != nil {
 			c.Chat = spendingChat{c.Chat, c.Spending, c.Budget}
 		}
@@ -161,4 +162,23 @@ type guardedChat struct {
 func (g guardedChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (answer string, err error) {
 	err = g.b.Do(ctx, func() error { answer, err = g.Asker.Ask(ctx, instruction, text, maxTokens); return err })
 	return answer, err
+}
+
+// fairChat shares the model among tenants by time and weight: otherwise the question
+// of a tenant with one document would wait for those of all tasks of another.
+type fairChat struct {
+	enrich.Asker
+	slots *slots
+}
+
+// Ask implements enrich.Asker. Outside of tasks nothing is shared.
+func (c fairChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
+	if t := taskOf(ctx); t != nil {
+		leave, err := c.slots.enter(ctx, t)
+		if err != nil {
+			return "", err
+		}
+		defer leave()
+	}
+	return c.Asker.Ask(ctx, instruction, text, maxTokens)
 }

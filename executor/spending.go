@@ -27,11 +27,18 @@ type SpendStore interface {
 // attempt is counted: it continues once the cap is raised or the day is over.
 const parkedFor = 20 * time.Second
 
-type spender struct{}
+type taskKey struct{}
 
-// spending counts what is asked under the context against the task's caps.
-func spending(ctx context.Context, t *sheaf.Task) context.Context {
-	return context.WithValue(ctx, spender{}, t)
+// ofTask has what is asked under the context count as the task's: against its caps,
+// and in its tenant's turn.
+func ofTask(ctx context.Context, t *sheaf.Task) context.Context {
+	return context.WithValue(ctx, taskKey{}, t)
+}
+
+// taskOf returns the context's task, nil for none.
+func taskOf(ctx context.Context) *sheaf.Task {
+	t, _ := ctx.Value(taskKey{}).(*sheaf.Task)
+	return t
 }
 
 // spendingChat asks a language model within the budget. Tokens are reserved before a
@@ -45,8 +52,8 @@ type spendingChat struct {
 
 // Ask implements enrich.Asker.
 func (c spendingChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
-	t, ok := ctx.Value(spender{}).(*sheaf.Task)
-	if !ok || c.budget == (Budget{}) {
+	t := taskOf(ctx)
+	if t == nil || t.DocumentID == "" || c.budget == (Budget{}) { // runs over datasets have their own
 		return c.Asker.Ask(ctx, instruction, text, maxTokens)
 	}
 	run := taskstore.VersionSpending(t.DocumentID, t.Generation, c.budget.Run)

@@ -249,7 +249,7 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 			return nil, fmt.Errorf("flow.allow_hosts and flow.secret: %w", err)
 		}
 		if a.chat != nil {
-			ec.Chat, ec.ChatBatch = a.chat, cfg.Chat.Batch
+			ec.Chat, ec.ChatBatch, ec.ChatSlots = a.chat, cfg.Chat.Batch, cfg.Chat.Concurrency
 		}
 		ec.Runs = map[sheaf.TaskKind]executor.RunKind{sheaf.KindRaptor: executor.Raptor{Sentences: static.Default()}, sheaf.KindMindmap: executor.Mindmap{}, sheaf.KindGraphRAG: executor.GraphRAG{}}
 		if a.tracer != nil {
