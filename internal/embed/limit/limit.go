@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,12 @@ const (
 	// probe is the fraction of a call that a round adds near the last ceiling: each
 	// attempt above it costs all callers a pause.
 	probe = 0.02
+
+	// After a query, one place is kept free this long for the next: people wait for
+	// queries, while passages take all places there are.
+	queryTime = time.Minute
+	// queriesInRow is how many queries may go before a passage that waits.
+	queriesInRow = 3
 )
 
 // Embedder is a governed embedder. It is safe for concurrent use.
@@ -40,7 +47,11 @@ type Embedder struct {
 	config Config
 
 	mu          sync.Mutex
-	changed     chan struct{} // closed and replaced when a caller may proceed
+	queries     []*caller // that wait, in the order they came
+	passages    []*caller // and windows
+	queried     time.Time // when the latest query came
+	row         int       // queries since a passage had its turn
+	later       *time.Timer
 	inflight    int
 	allowed     float64 // concurrent calls: grows by one per round, halves when told to slow down
 	ceiling     float64 // value when last told so: from there growth only probes
@@ -64,7 +75,7 @@ func Wrap(e embed.Embedder, c Config) *Embedder {
 	if c.Trip <= 0 {
 		c.Trip = 5
 	}
-	return &Embedder{inner: e, config: c, changed: make(chan struct{}), allowed: float64(min(2, c.Max)), ceiling: float64(c.Max) + 1}
+	return &Embedder{inner: e, config: c, allowed: float64(min(2, c.Max)), ceiling: float64(c.Max) + 1}
 }
 
 // Model describes the vectors.
@@ -79,7 +90,7 @@ func (l *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	if len(texts) == 0 {
 		return nil, ctx.Err()
 	}
-	if err := l.acquire(ctx); err != nil {
+	if err := l.acquire(ctx, purpose == embed.Query); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -90,35 +101,76 @@ func (l *Embedder) Embed(ctx context.Context, texts []string, purpose embed.Purp
 	return vectors, err
 }
 
-func (l *Embedder) acquire(ctx context.Context) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		l.mu.Lock()
-		now := time.Now()
-		wait := l.pausedUntil.Sub(now)
-		if wait > l.config.MaxWait {
-			err := fmt.Errorf("%w (%w)", l.cause, &sheaf.RateLimited{After: wait})
-			l.mu.Unlock()
-			return err
-		}
-		if wait <= 0 && l.inflight < max(1, int(l.allowed)) {
-			l.inflight++
-			l.mu.Unlock()
-			return nil
-		}
-		changed := l.changed
-		l.mu.Unlock()
+// caller waits for its turn: nil, or why it gets none.
+type caller struct{ turn chan error }
 
-		var timer <-chan time.Time
-		if wait > 0 {
-			timer = time.After(wait)
+func (l *Embedder) acquire(ctx context.Context, query bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c := &caller{make(chan error, 1)}
+	l.mu.Lock()
+	if query {
+		l.queries, l.queried = append(l.queries, c), time.Now()
+	} else {
+		l.passages = append(l.passages, c)
+	}
+	l.grant()
+	l.mu.Unlock()
+	select {
+	case err := <-c.turn:
+		return err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waits := func(x *caller) bool { return x == c }
+	before := len(l.queries) + len(l.passages)
+	l.queries, l.passages = slices.DeleteFunc(l.queries, waits), slices.DeleteFunc(l.passages, waits)
+	if len(l.queries)+len(l.passages) == before && <-c.turn == nil { // its turn came meanwhile
+		l.inflight--
+		l.grant()
+	}
+	return ctx.Err()
+}
+
+// grant gives the free places to those that wait, or refuses them all during a long
+// pause. The caller holds mu.
+func (l *Embedder) grant() {
+	now := time.Now()
+	if wait := l.pausedUntil.Sub(now); wait > l.config.MaxWait {
+		for _, c := range slices.Concat(l.queries, l.passages) {
+			c.turn <- fmt.Errorf("%w (%w)", l.cause, &sheaf.RateLimited{After: wait})
 		}
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-timer:
+		l.queries, l.passages = nil, nil
+		return
+	} else if wait > 0 {
+		if l.later != nil {
+			l.later.Stop()
+		}
+		l.later = time.AfterFunc(wait, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.grant()
+		})
+		return
+	}
+	for n := max(1, int(l.allowed)); l.inflight < n; l.inflight++ {
+		kept := 0
+		if n > 1 && now.Sub(l.queried) < queryTime {
+			kept = 1
+		}
+		switch {
+		case len(l.queries) > 0 && (len(l.passages) == 0 || l.row < queriesInRow):
+			l.queries[0].turn <- nil
+			l.queries = l.queries[1:]
+			l.row++
+		case len(l.passages) > 0 && (l.inflight < n-kept || len(l.queries) > 0):
+			l.passages[0].turn <- nil
+			l.passages = l.passages[1:]
+			l.row = 0
+		default:
+			return
 		}
 	}
 }
@@ -148,8 +200,7 @@ func (l *Embedder) release(began time.Time, err error) {
 	default: // any response, even a rejection, shows that the provider is up
 		l.outages = 0
 	}
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.grant()
 }
 
 // slowDown halves the concurrency, once for all calls that were in flight when the

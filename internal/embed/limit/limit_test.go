@@ -167,3 +167,59 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		}
 	})
 }
+
+// Somebody who searches while tasks use all places waits for at most one call, and
+// once there are searches, for none. Nor do searches keep passages away.
+func TestQueriesDoNotWaitForPassages(t *testing.T) {
+	for _, most := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &provider{capacity: 4}
+			l := Wrap(p, Config{Max: most})
+			ctx, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			passages := 0
+			for range 20 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						if _, err := l.Embed(ctx, []string{"passage"}, embed.Passage); err == nil {
+							p.mu.Lock()
+							passages++
+							p.mu.Unlock()
+						}
+					}
+				})
+			}
+			time.Sleep(10 * time.Second)
+			for i := range 20 {
+				begun := time.Now()
+				if _, err := l.Embed(ctx, []string{"query"}, embed.Query); err != nil {
+					t.Fatal(err)
+				}
+				wait := time.Since(begun) - 100*time.Millisecond
+				if wait > 100*time.Millisecond || i > 0 && most > 1 && wait > 0 {
+					t.Errorf("query %d of %d places waited %s", i, most, wait)
+				}
+				time.Sleep(time.Second)
+			}
+			p.mu.Lock()
+			passages = 0
+			p.mu.Unlock()
+			for range 3 { // so many that there is always one that waits
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = l.Embed(ctx, []string{"query"}, embed.Query)
+					}
+				})
+			}
+			time.Sleep(time.Minute)
+			stop()
+			all.Wait()
+			if passages < 20 {
+				t.Errorf("with %d places, %d passages were embedded beside the queries", most, passages)
+			}
+			if p.refused > 0 {
+				t.Errorf("%d calls exceeded the provider's capacity", p.refused)
+			}
+		})
+	}
+}
