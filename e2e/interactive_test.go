@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +55,54 @@ func TestImagesAndPreviewsDoNotWaitForTasks(t *testing.T) {
 	}
 	if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
 		t.Errorf("the job is %s", job.State)
+	}
+}
+
+// An embedding server elsewhere is asked for several documents at once, however few
+// processors and workers this machine has.
+func TestSlowEmbeddingServerIsAskedForManyAtOnce(t *testing.T) {
+	const enough = 4
+	vectors, _ := vectorServer(t)
+	target, err := url.Parse(vectors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: target.Scheme, Host: target.Host})
+	var now atomic.Int32
+	reached := make(chan struct{})
+	all := sync.OnceFunc(func() { close(reached) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if now.Add(1) == enough {
+			all()
+		}
+		defer now.Add(-1)
+		select {
+		case <-reached:
+		case <-time.After(500 * time.Millisecond): // what such a server takes
+		case <-r.Context().Done():
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	s := start(t, func(c *config.Config) {
+		c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", server.URL+target.Path, "words"
+		c.Executor.Workers = 1
+	})
+	var files []source
+	for i := range 40 {
+		files = append(files, text(fmt.Sprintf("%d.md", i), fmt.Sprintf("# Rock %d\n\nThis one is granite.\n", i)))
+	}
+	answer, err := s.submitAnswer(t.Context(), defaultDataset, files, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job := s.ended(answer.Job.ID); job.State != sheaf.DocSucceeded {
+		t.Errorf("the job is %s", job.State)
+	}
+	select {
+	case <-reached:
+	default:
+		t.Errorf("the server never had %d requests at once", enough)
 	}
 }
 

@@ -108,15 +108,16 @@ type Config struct {
 	// empty.
 	Runs     map[sheaf.TaskKind]RunKind
 	RunStore RunStore
-	// Tenants are asked for the weights by which tenants share the ParseSlots and the
-	// ChatSlots. Nil for equal weights.
+	// Tenants are asked for the weights by which tenants share the ParseSlots, the
+	// EmbedSlots and the ChatSlots. Nil for equal weights.
 	Tenants TenantStore
 	Observe Observer // nil for none
 	Trace   Tracer   // nil for none
 	Log     *slog.Logger
 
 	ParseSlots    int           // tasks planning or parsing at once, default CPUs
-	EmbedSlots    int           // default CPUs
+	EmbedSlots    int           // tasks embedding at once, default CPUs
+	EmbedRemote   bool          // the embedder is a server elsewhere
 	ChatSlots     int           // questions to Chat at once, default 4
 	IndexSlots    int           // default 2 × CPUs: most of them wait for a commit that serves them all
 	Tags          tagset.Limits // of tag sets
@@ -158,7 +159,7 @@ type Executor struct {
 	recent   *recent
 	services *services // shared by the copies that tasks are pinned to
 	parse    *slots    // tasks in each of these stages
-	embed    *semaphore.Weighted
+	embed    *slots
 	index    *semaphore.Weighted
 	runs     *semaphore.Weighted // runs over datasets
 	calls    *semaphore.Weighted
@@ -171,7 +172,7 @@ func New(cfg Config) *Executor {
 	e := &Executor{
 		breakers: guard(&cfg, cfg.Log, weight), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
-		parse:  newSlots(cfg.ParseSlots, weight), embed: semaphore.NewWeighted(int64(cfg.EmbedSlots)), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(cfg.EmbedSlots, minRuns))), calls: semaphore.NewWeighted(Calls),
+		parse:  newSlots(cfg.ParseSlots, weight), embed: newSlots(cfg.EmbedSlots, weight), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0), minRuns))), calls: semaphore.NewWeighted(Calls),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}
@@ -183,7 +184,7 @@ func New(cfg Config) *Executor {
 }
 
 // minRuns is the least number of runs over datasets that an executor works on at
-// once; EmbedSlots if that is more.
+// once; as many as CPUs if there are more.
 const minRuns = 2
 
 // Processors returns the processor of each kind of task.

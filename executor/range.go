@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -517,12 +518,17 @@ func (e *Executor) embedAgain(ctx context.Context, run *run, doc *sheaf.Document
 	return tokens, nil
 }
 
-// vectors embeds texts, holding a slot of the embed stage.
+// vectors embeds texts, holding a slot of the embed stage. Waiting for a server keeps
+// no worker.
 func (e *Executor) vectors(ctx context.Context, texts []string, purpose embed.Purpose) ([][]float32, error) {
-	if err := enter(ctx, e.embed); err != nil {
+	if e.cfg.EmbedRemote {
+		worker.Yield(ctx)
+	}
+	leave, err := e.embed.enter(ctx, cmp.Or(taskOf(ctx), &sheaf.Task{}))
+	if err != nil {
 		return nil, err
 	}
-	defer e.embed.Release(1)
+	defer leave()
 	return embed.Each(ctx, e.cfg.Embedder, texts, purpose)
 }
 

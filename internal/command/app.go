@@ -248,6 +248,9 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 		if ec.Services, err = webhook.NewCaller(cfg.Flow.AllowHosts, cfg.Flow.Secret.Reveal()); err != nil {
 			return nil, fmt.Errorf("flow.allow_hosts and flow.secret: %w", err)
 		}
+		if cfg.Embed.Driver == "openai" {
+			ec.EmbedSlots, ec.EmbedRemote = cfg.Embed.Concurrency, true
+		}
 		if a.chat != nil {
 			ec.Chat, ec.ChatBatch, ec.ChatSlots = a.chat, cfg.Chat.Batch, cfg.Chat.Concurrency
 		}
