@@ -17,6 +17,7 @@ import (
 // At its cap a run waits and says so, without an attempt; raised, it goes on and
 // asks nothing twice. A dry run says beforehand what it would cost.
 func TestRunWaitsAtItsBudget(t *testing.T) {
+	t.Parallel() // it mostly waits
 	model := chattest.Start(t)
 	model.Reply(func(string, string) string { return `{"rock": "quartzite"}` })
 	cfg := config.Default()
@@ -101,6 +102,7 @@ func (s *service) waitsAtBudget(t *testing.T, path string) (run api.FlowRun) {
 // The cap of a document that waits is raised by command, by request and on the
 // page; the document goes on, and nothing is asked twice.
 func TestBudgetOfADocumentIsRaised(t *testing.T) {
+	t.Parallel() // it mostly waits
 	model := chattest.Start(t)
 	model.Reply(func(string, string) string { return `{"rock": "quartzite"}` })
 	s := start(t, func(c *config.Config) {

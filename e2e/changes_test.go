@@ -13,6 +13,7 @@ import (
 // keepers feed and fold once an hour: they end because the others tell the
 // keeper that leads. The keeper that leads at last is the second one.
 func TestKeeperFollowsOtherProcesses(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, env := range map[string]func(t *testing.T) []string{
 		"redis": func(*testing.T) []string { return nil },
 		"postgres": func(t *testing.T) []string {

@@ -247,6 +247,7 @@ func (f *fleet) rows(what, query string) {
 // Redis, MinIO and Elasticsearch, kills an executor at work and empties Redis,
 // and checks that nothing was lost, doubled or shown too early.
 func TestFleet(t *testing.T) {
+	t.Parallel() // it mostly waits
 	f := newFleet(t)
 	f.sheaf("migrate")
 	secrets := map[string]string{}

@@ -117,6 +117,7 @@ func TestMetricsShowWhatWaits(t *testing.T) {
 // Tasks are taken from an executor at work: with heartbeats it notices, without
 // them its result is refused. Either is counted, and the document is whole.
 func TestMetricsCountLostTasks(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, heartbeat := range map[string]time.Duration{
 		`sheaf_lease_losses_total{kind="parse"}`:          50 * time.Millisecond,
 		`sheaf_stale_writes_rejected_total{kind="parse"}`: 20 * time.Second,

@@ -450,6 +450,7 @@ func TestUploadProtocol(t *testing.T) {
 }
 
 func TestUploadExpires(t *testing.T) {
+	t.Parallel() // it mostly waits
 	forEachBlob(t, func(c *config.Config) { c.Server.UploadLife = config.Duration(time.Hour) }, func(t *testing.T, s *service) {
 		// Time passes for what waits. Moving the clock would not do: of one that
 		// jumps the keeper undoes what it does to these times.
@@ -541,6 +542,7 @@ func (s *service) stored(dataset string) (n int64) {
 }
 
 func TestCommandSendsOnAfterACut(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := start(t, nil)
 	p := cutAfter(t, strings.TrimPrefix(s.base, "http://"))
 	file := largeTrial(4, 20<<20)

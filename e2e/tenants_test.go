@@ -33,7 +33,7 @@ func TestTenantsAndKeysAreChangedAtTheCommandLine(t *testing.T) {
 	}
 	run(0, "tenant", "create", "acme", "--weight", "2", "--max-documents", "100")
 	made := tenant()
-	if made.Weight != 2 || made.Cap != 8 || made.Name != "acme" || made.Quota != (sheaf.Quota{Documents: 100}) {
+	if made.Weight != 2 || made.Cap != 0 || made.Name != "acme" || made.Quota != (sheaf.Quota{Documents: 100}) {
 		t.Fatalf("made %+v", made)
 	}
 	o := run(exitBusy, "tenant", "create", "acme")
@@ -55,7 +55,7 @@ func TestTenantsAndKeysAreChangedAtTheCommandLine(t *testing.T) {
 		t.Errorf("a secret on the command line: %s", o.err)
 	}
 	for _, wrong := range [][]string{
-		{"tenant", "create", "a/b"}, {"tenant", "create", "b", "--cap", "0"}, {"tenant", "set", "acme"}, {"tenant", "set", "acme", "--weight", "0"}, {"tenant", "set", "acme", "--pause", "--resume"},
+		{"tenant", "create", "a/b"}, {"tenant", "create", "b", "--cap", "-1"}, {"tenant", "set", "acme"}, {"tenant", "set", "acme", "--weight", "0"}, {"tenant", "set", "acme", "--pause", "--resume"},
 		{"tenant", "set", "acme", "--max-bytes", "-1"}, {"key", "set", "acme", "x"}, {"key", "set", "acme", "x", "--scope", "root"},
 		{"tenant", "list", "--server", "http://127.0.0.1:1"}, {"tenant", "set", "acme", "--cap", "1", "--server", "http://127.0.0.1:1"}, {"key", "create", "acme", "--server", "http://127.0.0.1:1"},
 		{"migrate", "--dry-run", "--server", "http://127.0.0.1:1"}, {"tenant", "create", "b", "--dry-run", "--server", "http://127.0.0.1:1"},

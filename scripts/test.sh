@@ -83,9 +83,9 @@ export SHEAF_TEST_REQUIRE=1 # a test whose engine is missing fails instead of be
 # after them, one at a time: their waits have bounds, which a machine that does three things at once would test instead.
 # The store's suite takes longer than any other, so it begins.
 fleets='^sheaf/(e2e|chaos)$' longest='^sheaf/taskstore/sqlstore$'
-# These send some hundred documents through one process, one after the other, and look at what is cut. The race detector
-# makes their parsers eight times as slow and finds nothing that the other tests of a whole process do not show it.
-serial='^Test(EverySettingChangesWhatItSays|EveryMethodCutsEachOfItsTypes|InsertedParagraphEmbedsOnlyWhatIsNew)$'
+# These send hundreds or thousands of documents through one process, and look at what is cut, counted or searched. The race
+# detector makes their parsers eight times as slow and finds nothing that the other tests of a whole process do not show it.
+many='^Test(EverySettingChangesWhatItSays|EveryMethodCutsEachOfItsTypes|InsertedParagraphEmbedsOnlyWhatIsNew|EveryPartCanBeMixed|OpenAIFilesAreAttachedOnceAndManyAtOnce|PythonClient|RAGFlowTenThousand|RAGFlowUploadsWaitOutsideTheQueue)$'
 packages=$(go list ./...)
 failed= apart=
 [ $# -gt 0 ] || apart=1 # who chooses tests gets them as they are chosen
@@ -93,11 +93,11 @@ phase "testing packages"
 go test $race -p "${PACKAGES:-2}" -timeout 25m "$@" $(grep -E "$longest" <<<"$packages") $(grep -Ev "$fleets|$longest" <<<"$packages") || failed=1
 for p in $(grep -E "$fleets" <<<"$packages"); do
   phase "testing ${p#sheaf/}"
-  go test $race -timeout 55m ${apart:+-skip "$serial"} "$@" "$p" || failed=1
+  go test $race -timeout 55m ${apart:+-skip "$many"} "$@" "$p" || failed=1
 done
 if [ $apart ]; then
-  phase "testing settings and methods without the race detector"
-  (cd e2e && "$SHEAF_TEST_BINARY" -test.timeout 25m -test.run "$serial") || failed=1
+  phase "testing many documents without the race detector"
+  (cd e2e && "$SHEAF_TEST_BINARY" -test.timeout 25m -test.run "$many") || failed=1
 fi
 phase
 [ ! $failed ] || exit 1

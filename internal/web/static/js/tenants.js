@@ -33,7 +33,7 @@ export async function editTenant(id, signal, then) {
     body: [
       el("label", { class: "field" }, "Name", el("input", { name: "name", required: true, maxlength: 255, value: t.name, autocomplete: "off" })),
       el("div", { class: "grid-fields" },
-        count("weight", "Weight", t.weight, "share relative to other tenants"), count("cap", "Cap", t.cap, "tasks running at once; 0 for as many as the fleet has workers")),
+        count("weight", "Weight", t.weight, "share relative to other tenants"), count("cap", "Cap", t.cap, "tasks at once; 0: all workers")),
       el("div", { class: "grid-fields" },
         count("documents", "Max documents", t.quota.documents, held(number(t.holds.documents))), count("bytes", "Max bytes", t.quota.bytes, held(bytes(t.holds.bytes))), count("queued_tasks", "Max queued tasks", t.quota.queued_tasks, held(number(t.holds.queued_tasks)))),
       el("label", { class: "check" }, el("input", { type: "checkbox", name: "paused", checked: t.paused }), " Paused: hold queued tasks; running tasks continue"),
