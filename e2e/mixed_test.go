@@ -156,7 +156,7 @@ func (r *redisServer) kill() {
 // A lane with a Redis of its own has its streams there alone, goes on while the
 // other Redis is away, and the other lanes when that is back.
 func TestLaneWithARedisOfItsOwn(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()                       // it mostly waits
 	engine(t, "SHEAF_TEST_REDIS_ADDR") // where Redis can be had
 	common, own := newRedisServer(t), newRedisServer(t)
 	cfg := config.Default()
