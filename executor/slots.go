@@ -15,11 +15,11 @@ import (
 )
 
 // slots are a process's places for what tenants compete for: reading files,
-// embedding, and asking the language model. A free one goes to the tenant that has had the least
-// time in them by weight: if one tenant's pages or questions take seconds each, the
-// others still get their share, whatever the number of its tasks here. Of a tenant's
-// own tasks those of the lowest lane go first, and one in queue.BulkEvery is the one
-// that has waited longest.
+// embedding, and asking the language model. A free one goes to the tenant that has
+// had the least time in them by weight: if one tenant's pages or questions take
+// seconds each, the others still get their share, whatever the number of its tasks
+// here. Of a tenant's own tasks those of the lowest lane go first, and one in
+// queue.BulkEvery is the one that has waited longest.
 //
 // This is the stride scheduling of the queues, by time: until a task ends, it is
 // charged what its tenant's latest one took.

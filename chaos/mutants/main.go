@@ -111,6 +111,8 @@ var mutants = []mutant{
 		"./internal/queue/redisstream", "^TestContract$/WhoWas", nil},
 	{"fairness: parsers go to the tenant that had the least time", `\S+ < \S+ \|\| `, `false || `,
 		"./executor", "TestSlots", nil},
+	{"webhooks: those of a tenant do not take all places", ` \|\| \S+ == \w+ \{`, ` {`,
+		"./internal/webhook", "TestSlow", nil},
 	{"filled: who fills the cap and leaves hints has the next free place announced", `redis\.call\('SET'.*\)`, ``,
 		"./internal/queue/redisstream", "^TestContract$/FreedPlace", nil},
 	{"filled: a place of a tenant that may have more is announced to who waits", `\w+\.full\(\) && `, `false && `,

@@ -105,7 +105,7 @@ func (h Hosts) Check(address string) error {
 // so that none is lost, and is sent at least once.
 type Store interface {
 	AnyWebhook(ctx context.Context) (bool, error)
-	DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error)
+	DueWebhooks(ctx context.Context, after string, limit int) ([]taskstore.Webhook, error)
 	ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) ([]taskstore.Delivery, error)
 	AnnounceJob(ctx context.Context, tenantID, jobID string) error
 	EndDelivery(ctx context.Context, d *taskstore.Delivery, end taskstore.DeliveryEnd) error
@@ -123,16 +123,22 @@ type Sender struct {
 	client *http.Client
 	asked  time.Time // when the store was last asked whether there is a webhook
 	there  bool      // what it said
+	after  string    // the webhook that had its turn last
 }
 
 const (
 	askEvery    = time.Second // how soon the first webhook is noticed
-	maxWebhooks = 100         // per round
-	parallel    = 8           // concurrent webhooks
-	batch       = 8           // messages per webhook and round
-	// webhookTime ends a webhook's round: a slow one gets the rest of its messages
-	// in the next round, so that the others do not wait for it.
+	maxWebhooks = 100         // listed by one statement
+	maxPages    = 20          // statements that look for whose turn it is
+	lookEvery   = time.Second // how soon a webhook is served while others are slow
+	parallel    = 16          // concurrent webhooks
+	perTenant   = 8           // of a tenant: it may have any number of slow ones
+	batch       = 8           // messages per webhook and turn
+	// webhookTime ends a webhook's turn: a slow one gets the rest of its messages in
+	// another.
 	webhookTime = 15 * time.Second
+	// roundTime ends a round, in which all turns end: the keeper allows it a minute.
+	roundTime = 30 * time.Second
 
 	maxAttempts = 15 // about a day with the delays below
 	firstDelay  = 5 * time.Second
@@ -141,8 +147,9 @@ const (
 	maxAnswer   = 4 << 10
 )
 
-// Round sends due messages and returns how many it processed. Each webhook gets its
-// messages one by one, and none after a failed one. Rounds must not overlap.
+// Round sends due messages until none are due, or for roundTime, and returns how
+// many it processed. Each webhook gets its messages one by one, and none after a
+// failed one in a turn. Rounds must not overlap.
 func (s *Sender) Round(ctx context.Context) (int, error) {
 	s.once.Do(s.begin)
 	if time.Since(s.asked) >= askEvery {
@@ -155,29 +162,83 @@ func (s *Sender) Round(ctx context.Context) (int, error) {
 	if !s.there {
 		return 0, nil // rounds follow each change; without webhooks they cost nothing
 	}
-	due, err := s.Store.DueWebhooks(ctx, maxWebhooks)
-	if err != nil {
-		return 0, err
+	r := &round{Sender: s, until: time.Now().Add(roundTime), active: map[string]bool{}, tenants: map[string]int{}, spent: map[string]bool{}, ended: make(chan served)}
+	return r.run(ctx)
+}
+
+// round sends messages to webhooks side by side, in turn by their ids. One that
+// answers slowly keeps a place, and nobody waits for it but what its tenant has.
+type round struct {
+	*Sender
+	until   time.Time
+	active  map[string]bool // webhooks that have their turn, each in one place
+	tenants map[string]int  // how many of them are a tenant's
+	spent   map[string]bool // webhooks that had nothing to send
+	ended   chan served
+}
+
+// served is the outcome of a webhook's turn.
+type served struct {
+	webhook *taskstore.Webhook
+	n       int
+	err     error
+}
+
+func (r *round) run(ctx context.Context) (n int, err error) {
+	for {
+		if err == nil && ctx.Err() == nil && len(r.active) < parallel && time.Now().Before(r.until) {
+			err = r.fill(ctx)
+		}
+		if len(r.active) == 0 {
+			return n, err
+		}
+		select {
+		case s := <-r.ended:
+			delete(r.active, s.webhook.ID)
+			r.tenants[s.webhook.TenantID]--
+			if n, err = n+s.n, errors.Join(err, s.err); s.n == 0 {
+				r.spent[s.webhook.ID] = true
+			}
+		case <-time.After(lookEvery): // others may have something by now
+		}
 	}
-	var (
-		group  sync.WaitGroup
-		places = make(chan struct{}, parallel)
-		counts = make([]int, len(due))
-		errs   = make([]error, len(due))
-	)
-	for i := range due {
-		places <- struct{}{}
-		group.Go(func() {
-			defer func() { <-places }()
-			counts[i], errs[i] = s.serve(ctx, &due[i])
-		})
+}
+
+// fill gives the free places to the webhooks whose turn it is.
+func (r *round) fill(ctx context.Context) error {
+	from, wrapped := r.after, r.after == ""
+	for range maxPages {
+		due, err := r.Store.DueWebhooks(ctx, r.after, maxWebhooks)
+		if err != nil {
+			return err
+		}
+		for i := range due {
+			w := &due[i]
+			if len(r.active) == parallel || wrapped && from != "" && w.ID > from {
+				return nil
+			}
+			r.after = w.ID
+			// guard: webhooks: those of a tenant do not take all places
+			if r.active[w.ID] || r.spent[w.ID] || r.tenants[w.TenantID] == perTenant {
+				continue
+			}
+			r.active[w.ID] = true
+			r.tenants[w.TenantID]++
+			go func() {
+				n, err := r.serve(ctx, w, r.until)
+				r.ended <- served{w, n, err}
+			}()
+		}
+		if len(due) == maxWebhooks {
+			continue
+		}
+		r.after = ""
+		if wrapped {
+			return nil
+		}
+		wrapped = true
 	}
-	group.Wait()
-	n := 0
-	for _, c := range counts {
-		n += c
-	}
-	return n, errors.Join(errs...)
+	return nil
 }
 
 func (s *Sender) begin() {
@@ -190,9 +251,11 @@ func (s *Sender) begin() {
 	}
 }
 
-// serve sends a batch of its messages to one webhook.
-func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook) (int, error) {
-	begun := time.Now()
+// serve sends a batch of its messages to one webhook, the last before until.
+func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook, until time.Time) (int, error) {
+	if turn := time.Now().Add(webhookTime); turn.Before(until) {
+		until = turn
+	}
 	messages, err := s.Store.ClaimDeliveries(ctx, w.ID, batch, webhookTime+2*s.Timeout)
 	if err != nil {
 		return 0, err
@@ -215,7 +278,7 @@ func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook) (int, error) {
 		m := &messages[i]
 		end := taskstore.DeliveryEnd{Untried: true}
 		switch {
-		case stopped || time.Since(begun) > webhookTime:
+		case stopped || time.Now().After(until):
 		case !w.Wants(m.Event):
 			end = taskstore.DeliveryEnd{Unwanted: true}
 		default:

@@ -239,7 +239,7 @@ func releasedReads(f *storetest.Fixture) {
 	receipts, _, err := s.Receipts(ctx, "kept", "", taskstore.Page{})
 	f.OK(err)
 	check("receipts", len(receipts), 0)
-	due, err := s.DueWebhooks(ctx, 10)
+	due, err := s.DueWebhooks(ctx, "", 10)
 	f.OK(err)
 	check("webhooks that have messages to send", len(due), 1)
 	value, err := s.Meta(ctx, "kept")

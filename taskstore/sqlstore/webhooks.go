@@ -198,10 +198,10 @@ func (s *webhooks) AnyWebhook(ctx context.Context) (bool, error) {
 }
 
 // DueWebhooks lists enabled webhooks, with their secrets, that have something
-// to send now and are not waiting after a failure.
-func (s *webhooks) DueWebhooks(ctx context.Context, limit int) ([]taskstore.Webhook, error) {
-	rows, err := all[webhookRow](s.write(ctx), s.sql(`SELECT w.* FROM webhooks w WHERE w.enabled=1 AND w.not_before<=@now AND EXISTS (
-		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.not_before, w.id LIMIT ?`), limit)
+// to send now and are not waiting after a failure, by id from the one after after.
+func (s *webhooks) DueWebhooks(ctx context.Context, after string, limit int) ([]taskstore.Webhook, error) {
+	rows, err := all[webhookRow](s.write(ctx), s.sql(`SELECT w.* FROM webhooks w WHERE w.id>? AND w.enabled=1 AND w.not_before<=@now AND EXISTS (
+		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id=w.id AND d.state='pending' AND d.next_at<=@now) ORDER BY w.id LIMIT ?`), after, limit)
 	return mapped(rows, s.toWebhook), err
 }
 

@@ -23,8 +23,16 @@ func (b *bench) newWebhook(events ...string) *taskstore.Webhook {
 // due reports whether the webhook has something to send now.
 func (b *bench) due(w *taskstore.Webhook) bool {
 	b.t.Helper()
-	all, err := b.DueWebhooks(b.ctx, 10_000)
+	all, err := b.DueWebhooks(b.ctx, "", 10_000)
 	b.ok(err)
+	for after, i := "", 0; i < len(all); i++ { // one by one they are the same
+		next, err := b.DueWebhooks(b.ctx, after, 1)
+		b.ok(err)
+		if len(next) != 1 || next[0].ID != all[i].ID {
+			b.t.Fatalf("after %q: %+v", after, next)
+		}
+		after = next[0].ID
+	}
 	return slices.ContainsFunc(all, func(d taskstore.Webhook) bool { return d.ID == w.ID && d.Secret == w.Secret })
 }
 

@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sheaf/taskstore"
+)
+
+// outbox is a store of messages: how many each webhook has left to send.
+type outbox struct {
+	mu    sync.Mutex
+	hooks map[string]taskstore.Webhook
+	left  map[string]int
+	asked int // lists of due webhooks
+}
+
+func (o *outbox) AnyWebhook(context.Context) (bool, error) { return true, nil }
+
+func (o *outbox) DueWebhooks(_ context.Context, after string, limit int) (due []taskstore.Webhook, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked++
+	for _, id := range slices.Sorted(maps.Keys(o.hooks)) {
+		if id > after && o.left[id] > 0 && len(due) < limit {
+			due = append(due, o.hooks[id])
+		}
+	}
+	return due, nil
+}
+
+func (o *outbox) ClaimDeliveries(_ context.Context, id string, limit int, _ time.Duration) (out []taskstore.Delivery, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for range min(limit, o.left[id]) {
+		o.left[id]--
+		out = append(out, taskstore.Delivery{EventID: "doc", Event: "document.succeeded", Data: []byte(`{}`), Attempts: 1})
+	}
+	return out, nil
+}
+
+func (o *outbox) AnnounceJob(context.Context, string, string) error { return nil }
+
+func (o *outbox) EndDelivery(context.Context, *taskstore.Delivery, taskstore.DeliveryEnd) error {
+	return nil
+}
+
+func (o *outbox) add(tenant, id, url string, messages int) {
+	o.hooks[id] = taskstore.Webhook{ID: id, TenantID: tenant, URL: url, Secret: NewSecret(), Enabled: true}
+	o.left[id] = messages
+}
+
+// Webhooks that do not answer keep nobody waiting but their own tenant: the others
+// get all that they have to get, and what comes meanwhile, in the same round.
+func TestSlowWebhooksKeepNobodyWaiting(t *testing.T) {
+	const messages = 10 * batch
+	release := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer slow.Close()
+	var got sync.WaitGroup
+	quick := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Done() }))
+	defer quick.Close()
+	o := &outbox{hooks: map[string]taskstore.Webhook{}, left: map[string]int{}}
+	for i := range 3 * maxWebhooks {
+		o.add("slow", fmt.Sprintf("a%03d", i), slow.URL, 3)
+	}
+	got.Add(messages + 1)
+	o.add("quick", "b1", quick.URL, messages)
+	o.add("quick", "b2", quick.URL, 1)
+	s := &Sender{Store: o, Hosts: Hosts{strings.TrimPrefix(slow.URL, "http://"), strings.TrimPrefix(quick.URL, "http://")}, Timeout: time.Minute}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int)
+	go func() {
+		n, _ := s.Round(ctx)
+		ended <- n
+	}()
+	got.Wait()
+	got.Add(1)
+	o.mu.Lock()
+	o.add("late", "a0", quick.URL, 1)
+	o.mu.Unlock()
+	got.Wait()
+	o.mu.Lock()
+	sent := 3*3*maxWebhooks - sum(o.left)
+	o.mu.Unlock()
+	if sent != 3*perTenant {
+		t.Errorf("the slow ones have %d messages under way", sent)
+	}
+	stop()
+	close(release)
+	if n := <-ended; n < messages {
+		t.Errorf("the round sent %d messages", n)
+	}
+}
+
+// All have their turns, however many there are, and a round without anything to send
+// asks once.
+func TestWebhooksHaveTheirTurns(t *testing.T) {
+	var mu sync.Mutex
+	calls := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[r.URL.Path]++
+	}))
+	defer server.Close()
+	o := &outbox{hooks: map[string]taskstore.Webhook{}, left: map[string]int{}}
+	want := map[string]int{}
+	for i := range 2*maxWebhooks + 7 {
+		id := fmt.Sprintf("%04d", i)
+		want["/"+id] = 1 + i%(2*batch+1)
+		o.add(fmt.Sprint(i%5), id, server.URL+"/"+id, want["/"+id])
+	}
+	s := &Sender{Store: o, Hosts: Hosts{strings.TrimPrefix(server.URL, "http://")}}
+	for round := range 3 {
+		n, err := s.Round(t.Context())
+		if err != nil || round == 0 && n != sum(want) || round > 0 && n != 0 {
+			t.Errorf("round %d: %d messages, %v", round, n, err)
+		}
+		if round == 2 && o.asked != 1 {
+			t.Errorf("a round without messages lists webhooks %d times", o.asked)
+		}
+		o.asked = 0
+	}
+	if !maps.Equal(calls, want) {
+		t.Errorf("calls %v, want %v", calls, want)
+	}
+}
+
+func sum(of map[string]int) (n int) {
+	for _, v := range of {
+		n += v
+	}
+	return n
+}
