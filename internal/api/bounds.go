@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // minProgress is the number of bytes a sender must deliver within Config.BodyIdle.
@@ -152,6 +155,48 @@ func (g *gate) leave(tenant string) {
 	if g.now[tenant]--; g.now[tenant] == 0 {
 		delete(g.now, tenant)
 	}
+}
+
+// turns limits concurrent operations per tenant like gate, except that others wait
+// for their turn.
+type turns struct {
+	most int64
+	mu   sync.Mutex
+	of   map[string]*tenantTurns
+}
+
+type tenantTurns struct {
+	*semaphore.Weighted
+	users int // that have a turn or wait for one
+}
+
+func newTurns(most int) *turns { return &turns{most: int64(most), of: map[string]*tenantTurns{}} }
+
+// enter waits for a turn, which leave ends. The error is ctx's.
+func (t *turns) enter(ctx context.Context, tenant string) (leave func(), err error) {
+	t.mu.Lock()
+	own := t.of[tenant]
+	if own == nil {
+		own = &tenantTurns{Weighted: semaphore.NewWeighted(t.most)}
+		t.of[tenant] = own
+	}
+	own.users++
+	t.mu.Unlock()
+	gone := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.of, tenant)
+		}
+	}
+	if err := own.Acquire(ctx, 1); err != nil {
+		gone()
+		return nil, err
+	}
+	return func() {
+		own.Release(1)
+		gone()
+	}, nil
 }
 
 func tooManyUploads(most int) *Problem {

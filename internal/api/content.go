@@ -239,14 +239,37 @@ func (s *Server) pageImage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
-	defer cancel()
+	ctx, end, err := s.draw(r, d)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	defer end()
 	img, mediaType, err := s.cfg.Renderer.Render(ctx, s.source(ctx, d, path, fill), n, dpi, clip)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
 	s.writeImage(w, img, mediaType, fmt.Sprintf(`"%s-%d-%d-%x"`, d.SHA256, n, dpi, xxhash.Sum64String(r.URL.Query().Get("box"))))
+}
+
+// Bounds of images. A tenant whose pages take long, or that asks for hundreds, waits
+// for its own: parsers serve in the order of requests.
+const (
+	imageTime    = 30 * time.Second // including the wait
+	tenantImages = 2                // drawn at a time
+)
+
+// draw waits until the tenant may have another image drawn, and returns the context
+// to draw it in.
+func (s *Server) draw(r *http.Request, d *sheaf.Document) (ctx context.Context, end func(), err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), imageTime)
+	leave, err := s.drawing.enter(ctx, d.TenantID)
+	if err != nil {
+		cancel()
+		return nil, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "parser_busy", "Other images of this tenant took longer than %d seconds; try again when they are drawn.", int(imageTime.Seconds()))
+	}
+	return ctx, func() { leave(); cancel() }, nil
 }
 
 // picture renders a picture embedded in a document: DOCX, PPTX, EPUB, and formats
@@ -269,8 +292,12 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
-	defer cancel()
+	ctx, end, err := s.draw(r, d)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	defer end()
 	img, mediaType, err := s.cfg.Renderer.Picture(ctx, s.source(ctx, d, path, nil), name, side)
 	if f, ok := errors.AsType[*sheaf.Failure](err); ok && f.Code == "no_picture" {
 		err = newProblem(404, f.Code, f.Message)

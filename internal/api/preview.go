@@ -21,6 +21,7 @@ type Previewer interface {
 // it replaces, whose client is gone, has ended.
 const (
 	previewTime      = 20 * time.Second
+	previewWait      = 10 * time.Second // for those of other tenants
 	tenantPreviews   = 2
 	allPreviews      = 16
 	previewChunks    = 200     // of the page, per response
@@ -101,15 +102,19 @@ func (s *Server) previewRoutes() {
 		}
 		for gate, key := range map[*gate]string{s.previewing: d.TenantID, s.allPreviews: ""} {
 			if !gate.enter(key) {
-				p := newProblem(http.StatusTooManyRequests, "too_many_previews", "as many previews as may run at once are under way here; wait for one to end")
-				p.Retryable = true
-				return nil, p
+				return nil, tooManyPreviews()
 			}
 			defer gate.leave(key)
 		}
 		out, err := s.preview(ctx, d, in.Body)
 		return &output[*SettingsPreview]{out}, err
 	})
+}
+
+func tooManyPreviews() *Problem {
+	p := newProblem(http.StatusTooManyRequests, "too_many_previews", "as many previews as may run at once are under way here; wait for one to end")
+	p.Retryable = true
+	return p
 }
 
 // preview tries settings on one page. d omits the document's password.
@@ -142,6 +147,13 @@ func (s *Server) preview(ctx context.Context, d *sheaf.Document, ask PreviewRequ
 	if err := fits(tried); err != nil {
 		return nil, err
 	}
+	waiting, stop := context.WithTimeout(ctx, previewWait)
+	defer stop()
+	leave, err := s.previewTurns.enter(waiting, "")
+	if err != nil {
+		return nil, tooManyPreviews()
+	}
+	defer leave()
 	within, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
 	configs := []sheaf.ParseConfig{tried, now}

@@ -81,6 +81,7 @@ type app struct {
 	index     *indexset.Set
 	embedder  embed.Embedder // of the index being searched
 	chat      *chat.Client   // nil without chat.url
+	previews  int            // how many may run at once
 	reranker  *rerank.Client // nil without search.rerank.url
 	graphs    *graphs.Service
 	formats   *parser.Registry
@@ -177,8 +178,11 @@ func (m Main) build(ctx context.Context, cfg config.Config, r roles, log *slog.L
 	a.onClose(a.pdf.Close)
 	parsers := cmp.Or(cfg.Parser.Processes, runtime.GOMAXPROCS(0))
 	size := parsers
+	a.previews = max(parsers/2, 1)
 	if r.api && r.executor {
-		size++ // tasks leave one to whoever waits for a page's image or a preview
+		size += a.previews + 1 // tasks leave these to previews, and they leave one to images of pages
+	} else if r.api {
+		size = max(size, a.previews+1)
 	}
 	if r.executor && cfg.Parser.TranscribeURL != "" {
 		size += executor.Calls // these wait, for minutes
@@ -707,7 +711,7 @@ func (a *app) server() *api.Server {
 		Doctor: a.doctor, Indexes: a.index, Observe: a.metrics, Confinement: a.pool.Protections, Metrics: a.metrics.Handler(), Page: web.New(), Interfaces: a.interfaces, Log: a.log, Build: buildinfo.Get(),
 		Prices: api.Prices{Currency: a.cfg.Price.Currency, PerMillionTokens: a.cfg.Chat.Price},
 		Auth:   a.cfg.Server.Auth, AllowURLs: a.cfg.Server.AllowURLs, WebhookHosts: a.cfg.Webhooks.Hosts, MaxUploadBytes: a.cfg.Server.MaxUploadBytes,
-		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams,
+		MetricsToken: a.cfg.Server.MetricsToken.Reveal(), BodyIdle: time.Duration(a.cfg.Server.BodyTimeout), MaxUploads: a.cfg.Server.MaxUploads, MaxStreams: a.cfg.Server.MaxStreams, MaxPreviews: a.previews,
 		Stopping: a.stopping, Changed: a.watchers, Changes: a.queue.Changes,
 	}
 	if a.chat != nil {

@@ -269,7 +269,7 @@ type Executor struct {
 }
 
 type Parser struct {
-	Processes   int      `toml:"processes" doc:"parser processes for tasks; 0: number of CPUs. Where the API runs in the same process, there is one more for images of pages and previews; with transcribe_url there are four more, which wait for that server"`
+	Processes   int      `toml:"processes" doc:"parser processes for tasks; 0: number of CPUs. Where the API runs in the same process, there are more for images of pages (one) and previews (half of the number); with transcribe_url there are four more, which wait for that server"`
 	MemoryBytes int64    `toml:"memory_bytes" doc:"a child that exceeds this is killed and its range bisected"`
 	RangeBytes  int64    `toml:"range_bytes" doc:"memory that the units of one task may use in the executor before they become chunks: text, cells and blocks; anything beyond fails with range_too_large"`
 	UnitTimeout Duration `toml:"unit_timeout" doc:"each page's share of the parse deadline"`
