@@ -78,7 +78,7 @@ func TestSlowEmbeddingServerIsAskedForManyAtOnce(t *testing.T) {
 		defer now.Add(-1)
 		select {
 		case <-reached:
-		case <-time.After(500 * time.Millisecond): // what such a server takes
+		case <-time.After(2 * time.Second): // what such a server takes
 		case <-r.Context().Done():
 		}
 		proxy.ServeHTTP(w, r)
