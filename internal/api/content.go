@@ -267,6 +267,9 @@ func (s *Server) draw(r *http.Request, d *sheaf.Document) (ctx context.Context, 
 	leave, err := s.drawing.enter(ctx, d.TenantID)
 	if err != nil {
 		cancel()
+		if r.Context().Err() != nil {
+			return nil, nil, r.Context().Err()
+		}
 		return nil, nil, sheaf.FailRetryable(sheaf.CategoryCapacity, "parser_busy", "Other images of this tenant took longer than %d seconds; try again when they are drawn.", int(imageTime.Seconds()))
 	}
 	return ctx, func() { leave(); cancel() }, nil

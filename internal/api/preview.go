@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,11 +150,10 @@ func (s *Server) preview(ctx context.Context, d *sheaf.Document, ask PreviewRequ
 	}
 	waiting, stop := context.WithTimeout(ctx, previewWait)
 	defer stop()
-	leave, err := s.previewTurns.enter(waiting, "")
-	if err != nil {
-		return nil, tooManyPreviews()
+	if s.previewTurns.Acquire(waiting, 1) != nil {
+		return nil, cmp.Or(ctx.Err(), error(tooManyPreviews()))
 	}
-	defer leave()
+	defer s.previewTurns.Release(1)
 	within, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
 	configs := []sheaf.ParseConfig{tried, now}

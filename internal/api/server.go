@@ -24,6 +24,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/sync/semaphore"
 
 	"sheaf"
 	"sheaf/ingest"
@@ -149,7 +150,8 @@ type Server struct {
 
 	uploads, streams, evaluating, previewing, exporting *gate // concurrent operations per tenant
 	allPreviews                                         *gate // across all tenants
-	drawing, previewTurns                               *turns
+	drawing                                             *turns
+	previewTurns                                        *semaphore.Weighted
 	hub                                                 *watch.Hub
 	lasts                                               *batching.Group[lastOf, lastSeq]
 }
@@ -161,7 +163,7 @@ func New(cfg Config) *Server {
 	}
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
 	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1), exporting: newGate(exportsAtOnce),
-		previewing: newGate(tenantPreviews), allPreviews: newGate(allPreviews), drawing: newTurns(tenantImages), previewTurns: newTurns(max(cfg.MaxPreviews, 1))}
+		previewing: newGate(tenantPreviews), allPreviews: newGate(allPreviews), drawing: newTurns(tenantImages), previewTurns: semaphore.NewWeighted(int64(max(cfg.MaxPreviews, 1)))}
 	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
 	s.lasts = batching.New(batching.Config[lastOf]{Max: 10_000, Timeout: lastsTime}, s.readLasts)
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))

@@ -48,7 +48,7 @@ func (g *global) queueCommand() *cobra.Command {
 			}
 			for _, q := range list.Items {
 				if slices.ContainsFunc(q.Lanes, func(l taskstore.LaneDepth) bool { return l.Pending > 0 }) && q.Running >= q.Cap && !q.Paused {
-					g.note("%s is at its cap of %s: more executors will not make it faster. `sheaf tenant set %s --cap 0` lets it use the whole fleet.", q.TenantID, count(q.Cap, "task"), quoted(q.TenantID))
+					g.note("%s is at its cap of %s: others of its tasks run when these end, whatever the number of executors. `sheaf tenant set %s --cap NUMBER` changes it; 0 follows the fleet.", q.TenantID, count(q.Cap, "task"), quoted(q.TenantID))
 				}
 			}
 			return g.table(func(w io.Writer) {

@@ -29,7 +29,7 @@ type handle struct {
 	vault        vault                  // set by Unlock
 	damage       atomic.Pointer[string] // the error found in a damaged SQLite file; nil for a sound one
 	fuse         func() error           // set by BreakBefore
-	fleet        fleet
+	fleet        recent[int]            // the cap of tenants that have none of their own
 }
 
 // zombieDelay is the delay before a deleted document is collected again: by then a

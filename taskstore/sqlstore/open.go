@@ -88,6 +88,7 @@ type Config struct {
 // Open connects to the database. Migrate brings its schema up to date.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &handle{eventLag: max(c.EventLag, 0), grace: cmp.Or(c.Grace, 2*time.Minute), keepVersions: c.KeepVersions, keepHistory: c.KeepHistory, sampleAge: cmp.Or(c.SampleAge, 2*time.Second)}
+	s.fleet.age = s.sampleAge
 	if c.EventLag == 0 && c.Driver != "sqlite" {
 		s.eventLag = 2 * time.Second
 	}

@@ -3,8 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -110,32 +108,14 @@ func (s *handle) liveWorkers(ctx context.Context) ([]taskstore.WorkerStatus, err
 	return mapped(rows, workerRow.toDomain), err
 }
 
-// fleet is what was read last of the live executors.
-type fleet struct {
-	mu   sync.Mutex
-	cap  int
-	read time.Time // by the process's clock and the tests' offset
-}
-
-const fleetFor = time.Second // how long it counts
-
 // fleetCap is the cap of tenants that have none of their own.
 func (s *handle) fleetCap(ctx context.Context) (int, error) {
-	f := &s.fleet
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now().Add(time.Duration(s.offset.Load()) * time.Millisecond)
-	if f.cap > 0 && now.Sub(f.read) < fleetFor {
-		return f.cap, nil
-	}
-	live, err := s.liveWorkers(ctx)
-	if err != nil {
-		return 0, err
-	}
-	workers := 0
-	for _, w := range live {
-		workers += w.Slots
-	}
-	f.cap, f.read = sheaf.FleetCap(workers), now
-	return f.cap, nil
+	return s.fleet.get(func() (int, bool, error) {
+		live, err := s.liveWorkers(ctx)
+		workers := 0
+		for _, w := range live {
+			workers += w.Slots
+		}
+		return sheaf.FleetCap(workers), false, err
+	})
 }
