@@ -116,7 +116,7 @@ type Config struct {
 	BodyIdle       time.Duration // time for a body to deliver another kilobyte, and for a client to read the next part of a response; default 1 min
 	MaxUploads     int           // concurrent, per tenant; default 100
 	MaxStreams     int           // concurrent, per tenant; default 200
-	MaxPreviews    int           // concurrent, of all tenants; others wait; default 1
+	MaxPreviews    int           // concurrent, of all tenants; others wait; default 16
 	EventPoll      time.Duration // between polls of the log while there are streams; default 100 ms
 	// Changed is signaled when this process changes something, Changes when another
 	// process does. nil: streams rely on polling the log.
@@ -163,7 +163,7 @@ func New(cfg Config) *Server {
 	}
 	cfg.BodyIdle = cmp.Or(cfg.BodyIdle, time.Minute)
 	s := &Server{cfg: cfg, log: cfg.Log, mux: &routeMux{ServeMux: http.NewServeMux()}, uploads: newGate(cmp.Or(cfg.MaxUploads, 100)), streams: newGate(cmp.Or(cfg.MaxStreams, 200)), evaluating: newGate(1), exporting: newGate(exportsAtOnce),
-		previewing: newGate(tenantPreviews), allPreviews: newGate(allPreviews), drawing: newTurns(tenantImages), previewTurns: semaphore.NewWeighted(int64(max(cfg.MaxPreviews, 1)))}
+		previewing: newGate(tenantPreviews), allPreviews: newGate(allPreviews), drawing: newTurns(tenantImages), previewTurns: semaphore.NewWeighted(int64(cmp.Or(cfg.MaxPreviews, allPreviews)))}
 	s.hub = watch.New(watch.Config{Log: cfg.Catalog, Changed: cfg.Changed, Changes: cfg.Changes, Encode: eventFrame, Poll: cfg.EventPoll, Logger: cfg.Log})
 	s.lasts = batching.New(batching.Config[lastOf]{Max: 10_000, Timeout: lastsTime}, s.readLasts)
 	hc := huma.DefaultConfig("Sheaf", cmp.Or(cfg.Build.String(), "dev"))
