@@ -54,7 +54,8 @@ type Service struct {
 	UploadLife time.Duration
 	Price      Price // what work is charged, for dry runs
 
-	warned seldom // of datasets whose runs cannot start
+	warned  seldom // of datasets whose runs cannot start
+	growing growing
 }
 
 // maxDefaultUpload is the bound on one file where none is configured.
@@ -300,7 +301,7 @@ func (s *Service) submit(ctx context.Context, dataset *sheaf.Dataset, jobID stri
 	}
 	s.Log.InfoContext(ctx, "submitted", "job", job.ID, "tenant", job.TenantID, "documents", len(docs), "replaced", len(replaced))
 	s.Wake(ctx)
-	return s.submission(ctx, job, staged)
+	return s.submission(ctx, job, from.Job != "", staged)
 }
 
 // Hold makes documents of staged files that nothing is done with before they are
@@ -347,12 +348,17 @@ func (s *Service) CloseJob(ctx context.Context, tenantID, jobID string) (*sheaf.
 	return s.Job(ctx, tenantID, jobID)
 }
 
-// submission reads what was made of staged files. Bytes that another try of
-// the same request has stored already are not stored twice.
-func (s *Service) submission(ctx context.Context, job sheaf.Job, staged []*Staged) (*Submission, error) {
+// submission reads what was made of staged files: a job, or more documents of one
+// that grows. Bytes that another try of the same request has stored already are not
+// stored twice.
+func (s *Service) submission(ctx context.Context, job sheaf.Job, grows bool, staged []*Staged) (*Submission, error) {
 	out := &Submission{}
+	read := s.Job
+	if grows {
+		read = s.grownJob
+	}
 	var err error
-	if out.Job, err = s.Job(ctx, job.TenantID, job.ID); err != nil {
+	if out.Job, err = read(ctx, job.TenantID, job.ID); err != nil {
 		return nil, err
 	}
 	out.Documents, err = s.made(ctx, job.TenantID, staged)

@@ -405,7 +405,7 @@ func (s *Service) SubmitUploads(ctx context.Context, dataset *sheaf.Dataset, ids
 }
 
 func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID string, uploads []taskstore.PartialUpload, from Origin) (*Submission, []StagedUpload, error) {
-	if job, err := s.Job(ctx, dataset.TenantID, jobID); err == nil {
+	if job, err := s.Catalog.JobGiven(ctx, dataset.TenantID, jobID); err == nil {
 		if from.Job == "" {
 			return s.submitted(ctx, job, uploads)
 		}
@@ -424,7 +424,7 @@ func (s *Service) submitBound(ctx context.Context, dataset *sheaf.Dataset, jobID
 	staged, err := s.StageUploads(ctx, dataset, uploads)
 	if err != nil {
 		// A concurrent identical call may have been first and removed the pieces.
-		if job, joberr := s.Job(ctx, dataset.TenantID, jobID); joberr == nil {
+		if job, joberr := s.Catalog.JobGiven(ctx, dataset.TenantID, jobID); joberr == nil {
 			if there, err := s.joined(ctx, job, uploads); err == nil && there {
 				return s.submitted(ctx, job, uploads)
 			}
@@ -484,7 +484,10 @@ func (s *Service) submitted(ctx context.Context, job *sheaf.Job, uploads []tasks
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &Submission{Job: job}
+	out := &Submission{}
+	if out.Job, err = s.Job(ctx, job.TenantID, job.ID); err != nil {
+		return nil, nil, err
+	}
 	var all []StagedUpload
 	for _, u := range uploads {
 		one := StagedUpload{UploadID: u.ID, Name: u.Spec.Name}

@@ -66,6 +66,7 @@ type Jobs interface {
 	AddDocuments(ctx context.Context, job sheaf.Job, docs []taskstore.NewDocument, trace string) (replaced []string, err error)
 	CloseJob(ctx context.Context, tenantID, id string) error
 	Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
+	JobGiven(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
 }
 

@@ -1731,6 +1731,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		},
 		"Job":           func() error { _, err := b.Job(ctx, me, job); return err },
 		"JobEnded":      func() error { _, err := b.JobEnded(ctx, me, job); return err },
+		"JobGiven":      func() error { _, err := b.JobGiven(ctx, me, job); return err },
 		"JobDocuments":  func() error { _, _, err := b.JobDocuments(ctx, me, job, one); return err },
 		"JobErrors":     func() error { _, _, err := b.JobErrors(ctx, me, job, one); return err },
 		"Remaining":     func() error { _, err := b.Remaining(ctx, me, job); return err },

@@ -32,6 +32,9 @@ func testOpenJobs(t *testing.T, b *bench) {
 		ended, err := b.JobEnded(b.ctx, b.tenant, id)
 		b.ok(err)
 		b.same("ended, as the job says", ended, j.State.Terminal())
+		given, err := b.JobGiven(b.ctx, b.tenant, id)
+		b.ok(err)
+		b.same("what it was given", []any{given.ID, given.Name, given.Requester, given.Statistics.Scanned, given.OpenUntil, given.CreatedAt}, []any{j.ID, j.Name, j.Requester, j.Statistics.Scanned, j.OpenUntil, j.CreatedAt})
 		return j
 	}
 	job := b.newJob(sheaf.JobIngest)
