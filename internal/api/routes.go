@@ -1004,6 +1004,12 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _
 		return false, nil
 	}
 	begun := time.Now()
+	var sub *watch.Subscription
+	defer func() {
+		if sub != nil {
+			sub.Close()
+		}
+	}()
 	for {
 		// Summing a job over all its tasks is measurable work, so it is done only
 		// once, for the response.
@@ -1012,14 +1018,54 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _
 		if err != nil || ended || waited >= d {
 			return ended, err
 		}
-		select {
-		case <-time.After(min(max(waited/8, 20*time.Millisecond), time.Second, d-waited)):
-		case <-s.cfg.Stopping:
-			return false, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
+		var news <-chan struct{} // nil: it is looked at again without any
+		if waited >= waitsLong {
+			if sub == nil {
+				if sub, _, err = s.hub.Subscribe(ctx, tenantOf(ctx), taskstore.EventFilter{JobID: id}); err != nil {
+					return false, err
+				}
+				continue // what happened before is not news
+			}
+			if _, lost := sub.Take(); lost {
+				sub.Close()
+				sub = nil
+				continue
+			}
+			news = sub.Ready
+		}
+		pause := max(min(max(waited/8, 20*time.Millisecond), time.Second), s.hub.Pace())
+		on, err := s.sleep(ctx, min(pause, d-waited), nil)
+		if on && news != nil {
+			on, err = s.sleep(ctx, min(lookAnyway, d-time.Since(begun)), news)
+		}
+		if !on {
+			return false, err
 		}
 	}
+}
+
+// A request that waits for a job looks at it in short intervals at first: most jobs
+// that anyone waits for end soon. Later it looks when there is news of the job, and
+// at times without, should its end be none.
+const (
+	waitsLong  = time.Second
+	lookAnyway = 5 * time.Second
+)
+
+// sleep waits for d, or for news. It returns false when the request or the server
+// ends, with an error for the first.
+func (s *Server) sleep(ctx context.Context, d time.Duration, news <-chan struct{}) (on bool, _ error) {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-news:
+	case <-s.cfg.Stopping:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	return true, nil
 }
 
 func (s *Server) searchRoutes() {
