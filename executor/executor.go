@@ -21,6 +21,7 @@ import (
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
 	"sheaf/internal/indexset"
+	"sheaf/internal/queue"
 	"sheaf/internal/tagset"
 	"sheaf/internal/webhook"
 	"sheaf/internal/worker"
@@ -110,7 +111,7 @@ type Config struct {
 	RunStore RunStore
 	// Tenants are asked for the weights by which tenants share the ParseSlots, the
 	// EmbedSlots and the ChatSlots. Nil for equal weights.
-	Tenants TenantStore
+	Tenants queue.TenantStore
 	Observe Observer // nil for none
 	Trace   Tracer   // nil for none
 	Log     *slog.Logger
@@ -157,9 +158,9 @@ type Executor struct {
 	loaders  *sync.Map // tag sets by model id
 	outlines *outlines
 	recent   *recent
-	services *services // shared by the copies that tasks are pinned to
-	parse    *slots    // tasks in each of these stages
-	embed    *slots
+	services *services    // shared by the copies that tasks are pinned to
+	parse    *queue.Slots // tasks in each of these stages
+	embed    *queue.Slots
 	index    *semaphore.Weighted
 	runs     *semaphore.Weighted // runs over datasets
 	calls    *semaphore.Weighted
@@ -168,11 +169,11 @@ type Executor struct {
 // New makes an executor.
 func New(cfg Config) *Executor {
 	cfg.setDefaults()
-	weight := weightOf(cfg.Tenants)
+	weight := queue.WeightOf(cfg.Tenants)
 	e := &Executor{
 		breakers: guard(&cfg, cfg.Log, weight), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
-		parse:  newSlots(cfg.ParseSlots, weight), embed: newSlots(cfg.EmbedSlots, weight), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0), minRuns))), calls: semaphore.NewWeighted(Calls),
+		parse:  queue.NewSlots(cfg.ParseSlots, weight), embed: queue.NewSlots(cfg.EmbedSlots, weight), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0), minRuns))), calls: semaphore.NewWeighted(Calls),
 	}
 	if cfg.Embedder != nil { // tests of one stage have none
 		e.tags = &tagset.Loader{Blobs: cfg.Blobs, Model: cfg.Embedder.Model(), Limits: cfg.Tags}

@@ -10,6 +10,7 @@ import (
 	"sheaf/internal/embed"
 	"sheaf/internal/enrich"
 	"sheaf/internal/index"
+	"sheaf/internal/queue"
 	"sheaf/internal/worker"
 )
 
@@ -17,7 +18,7 @@ import (
 type breakers struct{ blobs, embedder, index, chat *worker.Breaker }
 
 // guard puts breakers in front of the configured dependencies. weight is a tenant's,
-// as in newSlots.
+// as in queue.NewSlots.
 func guard(c *Config, log *slog.Logger, weight func(ctx context.Context, tenantID string) int) breakers {
 	// A breaker exists even when its dependency does not, as in tests of one stage.
 	var ping struct{ blobs, embedder, index, chat func(context.Context) error }
@@ -50,7 +51,7 @@ func guard(c *Config, log *slog.Logger, weight func(ctx context.Context, tenantI
 		c.Embedder = guardedEmbedder{c.Embedder, b.embedder}
 	}
 	if c.Chat != nil {
-		c.Chat = fairChat{guardedChat{c.Chat, b.chat}, newSlots(c.ChatSlots, weight)}
+		c.Chat = fairChat{guardedChat{c.Chat, b.chat}, queue.NewSlots(c.ChatSlots, weight)}
 		if c.Spending != nil {
 			c.Chat = spendingChat{c.Chat, c.Spending, c.Budget}
 		}
@@ -168,13 +169,13 @@ func (g guardedChat) Ask(ctx context.Context, instruction, text string, maxToken
 // of a tenant with one document would wait for those of all tasks of another.
 type fairChat struct {
 	enrich.Asker
-	slots *slots
+	slots *queue.Slots
 }
 
 // Ask implements enrich.Asker. Outside of tasks nothing is shared.
 func (c fairChat) Ask(ctx context.Context, instruction, text string, maxTokens int) (string, error) {
 	if t := taskOf(ctx); t != nil {
-		leave, err := c.slots.enter(ctx, t)
+		leave, err := c.slots.Enter(ctx, t.TenantID, t.Lane)
 		if err != nil {
 			return "", err
 		}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sheaf"
+	"sheaf/internal/queue"
 	"sheaf/internal/settings"
 	"sheaf/parser"
 	"sheaf/parser/child"
@@ -199,8 +200,8 @@ func (p slowPlan) Plan(context.Context, child.Source) (*parser.Plan, string, fun
 func TestWaitForASlotIsNotTimeOfThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		task := &sheaf.Task{TenantID: "a"}
-		parse := newSlots(1, nil)
-		leave, err := parse.enter(t.Context(), task)
+		parse := queue.NewSlots(1, nil)
+		leave, err := parse.Enter(t.Context(), task.TenantID, task.Lane)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -358,7 +358,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 	defer release()
 
 	// Not the named result: a return of nil would overwrite what is deferred.
-	giveBack, err := e.parse.enter(ctx, run.task)
+	giveBack, err := e.parse.Enter(ctx, run.task.TenantID, run.task.Lane)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -524,7 +524,8 @@ func (e *Executor) vectors(ctx context.Context, texts []string, purpose embed.Pu
 	if e.cfg.EmbedRemote {
 		worker.Yield(ctx)
 	}
-	leave, err := e.embed.enter(ctx, cmp.Or(taskOf(ctx), &sheaf.Task{}))
+	t := cmp.Or(taskOf(ctx), &sheaf.Task{})
+	leave, err := e.embed.Enter(ctx, t.TenantID, t.Lane)
 	if err != nil {
 		return nil, err
 	}

@@ -61,14 +61,14 @@ func TestParseSlotsComeBack(t *testing.T) {
 			if (err != nil) != c.fails {
 				t.Fatal(err)
 			}
-			if e.parse.free != 1-c.held {
-				t.Errorf("%d slots are free", e.parse.free)
+			if e.parse.Free() != 1-c.held {
+				t.Errorf("%d slots are free", e.parse.Free())
 			}
 			if free != nil {
 				free()
 				free() // may be called twice
 			}
-			if e.parse.free != 1 {
+			if e.parse.Free() != 1 {
 				t.Error("the slot is held at the end")
 			}
 		})

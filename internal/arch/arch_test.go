@@ -100,7 +100,7 @@ var may = map[string][]string{
 	"internal/queue/...":   {"internal/batching", "internal/notify", "internal/pgdsn", "internal/queue", "taskstore"},
 	"internal/keeper":      append([]string{"ingest", "internal/notify"}, contracts...),
 	"internal/flow":        {"internal/artifact", "internal/graph", "internal/raptor", "internal/settings", "taskstore"},
-	"internal/search":      {"internal/embed", "internal/index", "internal/rerank", "internal/settings", "internal/tagset", "taskstore"},
+	"internal/search":      {"internal/embed", "internal/index", "internal/queue", "internal/rerank", "internal/settings", "internal/tagset", "taskstore"},
 	"internal/graph":       {"internal/enrich"},
 	"internal/graphs":      {"internal/artifact", "internal/blob", "internal/graph", "internal/search", "taskstore"},
 	"internal/eval":        {"internal/search", "taskstore"},

@@ -42,6 +42,7 @@ import (
 	"sheaf/internal/garbage"
 	"sheaf/internal/graphs"
 	"sheaf/internal/index"
+	"sheaf/internal/index/embedded"
 	"sheaf/internal/indexset"
 	"sheaf/internal/keeper"
 	"sheaf/internal/logctx"
@@ -83,6 +84,7 @@ type app struct {
 	chat      *chat.Client   // nil without chat.url
 	previews  int            // how many may run at once
 	reranker  *rerank.Client // nil without search.rerank.url
+	searches  *queue.Slots   // of the index; see searcher
 	graphs    *graphs.Service
 	formats   *parser.Registry
 	pdf       pdfium.Found // the PDF engine
@@ -762,8 +764,20 @@ func (a *app) audited(ctx context.Context, r *doctor.Report) {
 	a.metrics.Drift(counts)
 }
 
+// remoteSearches is how many searches a process asks of Elasticsearch at the same time.
+const remoteSearches = 64
+
+// searcher makes a searcher. All of them share the slots.
 func (a *app) searcher() *search.Searcher {
+	if a.searches == nil {
+		most := remoteSearches
+		if a.cfg.Index.Driver == "embedded" {
+			most = embedded.MaxSearches
+		}
+		a.searches = queue.NewSlots(most, queue.WeightOf(a.store))
+	}
 	return &search.Searcher{
+		Slots:  a.searches,
 		Source: a.index.Source, Verify: a.index.Verify, Visibility: a.store,
 		Searched: a.metrics.Searched, Graphs: a.graphs, Reranker: a.reranker,
 		Tags: &tagset.Queries{Store: a.store, Loader: &tagset.Loader{Blobs: a.blobs, Now: a.embedder.Model, Limits: a.planner.Tags}},

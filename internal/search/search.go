@@ -17,6 +17,7 @@ import (
 	"sheaf"
 	"sheaf/internal/embed"
 	"sheaf/internal/index"
+	"sheaf/internal/queue"
 	"sheaf/internal/rerank"
 	"sheaf/internal/settings"
 	"sheaf/internal/tagset"
@@ -249,6 +250,9 @@ type Searcher struct {
 	Tags     Tagger         // may be nil
 	Graphs   Grapher        // may be nil
 	Reranker *rerank.Client // may be nil
+	// Slots share the index between tenants: a tenant that asks thousands of questions
+	// at once leaves the others theirs. Nil for no limit.
+	Slots *queue.Slots
 	// Searched is called for each search that succeeded. May be nil.
 	Searched func(mode string, took time.Duration)
 }
@@ -282,6 +286,20 @@ func (s *Searcher) Search(ctx context.Context, tenantID string, r Request) (*Res
 		s.Searched(string(cmp.Or(r.Mode, "hybrid")), time.Since(started))
 	}
 	return answer, err
+}
+
+// find searches the index in a slot. Other servers, such as those that embed or rerank,
+// are asked outside of it: their time is not the index's.
+func (s *Searcher) find(ctx context.Context, q index.Query) (index.Candidates, error) {
+	if s.Slots != nil {
+		// guard: fairness: searches wait for their tenant's turn
+		leave, err := s.Slots.Enter(ctx, q.TenantID, sheaf.LaneInteractive)
+		if err != nil {
+			return index.Candidates{}, err
+		}
+		defer leave()
+	}
+	return s.Index.Search(ctx, q)
 }
 
 func (s *Searcher) search(ctx context.Context, tenantID string, r Request, started time.Time) (*Response, error) {
@@ -357,10 +375,10 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 			continue // cannot be enough
 		}
 		q.K = depth
-		c, err := s.Index.Search(ctx, q)
+		c, err := s.find(ctx, q)
 		if err == nil && len(c.Text) == 0 && len(c.IDF) > 0 && !q.Similar && !strings.ContainsAny(q.Text, "\"“”„") {
 			q.Similar = true // no chunk has the words: perhaps they are misspelled
-			c, err = s.Index.Search(ctx, q)
+			c, err = s.find(ctx, q)
 		}
 		if err != nil {
 			return nil, err

@@ -44,10 +44,12 @@ type Config struct {
 	Existing bool // do not create a missing file
 }
 
+// MaxSearches is how many searches run at the same time; more wait.
+const MaxSearches = 8
+
 const (
 	format       = "2" // of the file; 1 is migrated, any other is rejected
 	maxDim       = 4096
-	maxSearches  = 8       // concurrent; more wait
 	cacheKiB     = 8 << 10 // per connection
 	mapBytes     = 1 << 30 // of the file that readers may map instead of copying
 	queuedWrites = 64      // calls that wait for the writer; more wait to be queued
@@ -79,7 +81,7 @@ type Index struct {
 	release func()
 	opened  os.FileInfo // of the file
 	write   *sql.DB     // one connection, the writer's
-	read    *sql.DB     // maxSearches connections
+	read    *sql.DB     // MaxSearches connections
 
 	directory directory
 	mu        sync.RWMutex // guards the maps
@@ -128,7 +130,7 @@ func Open(ctx context.Context, config Config) (*Index, error) {
 		release:    release,
 		segments:   make(map[string]map[string]*segment),
 		documents:  make(map[documentKey]*document),
-		searches:   make(chan struct{}, maxSearches),
+		searches:   make(chan struct{}, MaxSearches),
 		operations: make(chan *operation, queuedWrites),
 		closing:    make(chan struct{}),
 	}
@@ -210,8 +212,8 @@ func (x *Index) open(ctx context.Context) error {
 	if x.read, err = connect("query_only(1)", "mmap_size("+strconv.Itoa(mapBytes)+")"); err != nil {
 		return err
 	}
-	x.read.SetMaxOpenConns(maxSearches + 2) // counts and scans in addition to searches
-	x.read.SetMaxIdleConns(maxSearches + 2)
+	x.read.SetMaxOpenConns(MaxSearches + 2) // counts and scans in addition to searches
+	x.read.SetMaxIdleConns(MaxSearches + 2)
 	return x.load(ctx)
 }
 

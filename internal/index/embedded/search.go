@@ -139,7 +139,7 @@ func (f *filter) keep(row uint32) bool {
 	return slices.ContainsFunc(list, func(p int) bool { return p >= f.from && (f.to <= 0 || p <= f.to) })
 }
 
-// Search runs both sides concurrently. At most maxSearches searches run; more wait
+// Search runs both sides concurrently. At most MaxSearches searches run; more wait
 // for a slot or for ctx.
 func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, error) {
 	if x.closed() {
