@@ -22,14 +22,15 @@ const (
 // is ready to use.
 type growing struct {
 	mu   sync.Mutex
-	jobs map[string]grown
+	jobs map[string]*grown
 }
 
 // grown is a job as it was read at a time.
 type grown struct {
-	job  sheaf.Job
-	at   time.Time
-	took time.Duration
+	job     sheaf.Job
+	at      time.Time
+	took    time.Duration
+	reading bool // by one request; others take what there is
 }
 
 // grownJob reads a job that documents were just added to. What is summed over its
@@ -40,16 +41,14 @@ func (s *Service) grownJob(ctx context.Context, tenantID, id string) (*sheaf.Job
 	if !ok {
 		begun := time.Now()
 		job, err := s.Job(ctx, tenantID, id)
-		if err == nil {
-			s.growing.put(tenantID+"/"+id, grown{*job, time.Now(), time.Since(begun)})
-		}
+		s.growing.put(tenantID+"/"+id, job, time.Since(begun))
 		return job, err
 	}
 	job, err := s.Catalog.JobGiven(ctx, tenantID, id)
 	if err != nil {
 		return nil, err
 	}
-	out := old.job
+	out := old
 	out.Name, out.Files, out.OpenUntil = job.Name, job.Files, job.OpenUntil
 	out.Documents.ByState = maps.Clone(out.Documents.ByState)
 	if n := job.Statistics.Scanned - out.Statistics.Scanned; n > 0 {
@@ -61,19 +60,32 @@ func (s *Service) grownJob(ctx context.Context, tenantID, id string) (*sheaf.Job
 	return &out, nil
 }
 
-// get returns a job as it was read lately enough.
-func (g *growing) get(key string) (grown, bool) {
+// get returns a job as it was read lately enough. Without one, the caller must read it
+// and put it.
+func (g *growing) get(key string) (sheaf.Job, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	x, ok := g.jobs[key]
-	return x, ok && time.Since(x.at) < min(sumRest*x.took, maxSumAge)
+	x := g.jobs[key]
+	if x == nil {
+		return sheaf.Job{}, false
+	}
+	if !x.reading && time.Since(x.at) >= min(sumRest*x.took, maxSumAge) {
+		x.reading = true
+		return sheaf.Job{}, false
+	}
+	return x.job, true
 }
 
-func (g *growing) put(key string, x grown) {
+// put remembers a job, or that it could not be read: nil.
+func (g *growing) put(key string, job *sheaf.Job, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.jobs == nil || len(g.jobs) >= maxGrowing {
-		g.jobs = map[string]grown{}
+	if job == nil {
+		delete(g.jobs, key)
+		return
 	}
-	g.jobs[key] = x
+	if g.jobs == nil || len(g.jobs) >= maxGrowing {
+		g.jobs = map[string]*grown{}
+	}
+	g.jobs[key] = &grown{job: *job, at: time.Now(), took: took}
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,12 +72,44 @@ func TestAddingOneByOneDoesNotSumAJobEachTime(t *testing.T) {
 	})
 }
 
+// Requests at the same time read the sums once.
+func TestSumsOfAGrowingJobAreReadByOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowSums{job: sheaf.Job{ID: "j"}}
+		store.job.Statistics.Scanned = 1000
+		s := &Service{Catalog: store}
+		ask := func() {
+			if job, err := s.grownJob(t.Context(), "t", "j"); err != nil || job.Documents.Total != store.job.Statistics.Scanned {
+				t.Errorf("%+v, %v", job, err)
+			}
+		}
+		ask()
+		time.Sleep(maxSumAge)
+		store.read, store.job.Statistics.Scanned = 0, 1001
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(ask)
+		}
+		all.Wait()
+		if store.read != 1 {
+			t.Errorf("50 requests read the sums %d times", store.read)
+		}
+	})
+}
+
 func TestSumsOfManyGrowingJobsAreBounded(t *testing.T) {
 	var g growing
 	for i := range 2 * maxGrowing {
-		g.put(fmt.Sprint(i), grown{at: time.Now(), took: time.Hour})
-		if _, ok := g.get(fmt.Sprint(i)); !ok || len(g.jobs) > maxGrowing {
+		key := fmt.Sprint(i)
+		g.put(key, &sheaf.Job{ID: key}, time.Hour)
+		if x, ok := g.get(key); !ok || x.ID != key || len(g.jobs) > maxGrowing {
 			t.Fatalf("%d jobs are remembered, the last among them: %v", len(g.jobs), ok)
+		}
+		if i%2 == 0 {
+			g.put(key, nil, 0)
+			if _, ok := g.get(key); ok {
+				t.Fatal("a job that cannot be read is remembered")
+			}
 		}
 	}
 }
