@@ -97,6 +97,9 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	if err := s.forgetNames(tx, docs); err != nil {
 		return r, err
 	}
+	if err := run(tx, stmt("UPDATE jobs SET summary=NULL WHERE summary IS NOT NULL AND id IN (SELECT job_id FROM generations WHERE doc_id IN ?)", r.DocumentIDs)); err != nil {
+		return r, err
+	}
 	if err := run(tx, stmt("UPDATE generations SET parse_config='{}', failure='', flow=NULL WHERE doc_id IN ?", r.DocumentIDs)); err != nil {
 		return r, err
 	}

@@ -23,13 +23,21 @@ func (s *jobs) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := s.sumJobs(ctx, tenantID, []jobRow{*row})
+	jobs, known, err := s.summed(ctx, tenantID, []jobRow{*row})
 	if err != nil {
 		return nil, err
 	}
-	j := &jobs[0]
+	j, k := &jobs[0], known[id]
+	if k != nil && k.Usage != nil {
+		j.Usage = *k.Usage
+		return j, nil
+	}
 	if err := s.sumUsage(ctx, j); err != nil {
 		return nil, err
+	}
+	if k != nil {
+		k.Usage = &j.Usage
+		s.keepSummary(ctx, id, k)
 	}
 	if !j.State.Terminal() {
 		waits := feed{handle: s.handle}
@@ -95,7 +103,7 @@ func (s *jobs) Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter,
 	}
 	out := make([]sheaf.Job, 0, len(rows))
 	for batch := range chunks(rows) {
-		jobs, err := s.sumJobs(ctx, tenantID, batch)
+		jobs, _, err := s.summed(ctx, tenantID, batch)
 		if err != nil {
 			return nil, "", err
 		}
@@ -154,12 +162,17 @@ func (s *jobs) jobRows(ctx context.Context, tenantID string, w where, states []s
 
 // jobStates returns the states of jobs by id.
 func (s *jobs) jobStates(ctx context.Context, tenantID string, rows []jobRow) (map[string]sheaf.DocumentState, error) {
+	known, err := s.summaries(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	rest := slices.DeleteFunc(mapped(rows, func(r jobRow) string { return r.ID }), func(id string) bool { return known[id] != nil })
 	var some []struct {
 		JobID, State string
 		N            int
 	}
-	err := scan(s.read(ctx).Raw("SELECT g.job_id, "+stateOfJobDocument+` AS state, COUNT(*) AS n FROM generations g JOIN documents d ON d.id=g.doc_id
-		WHERE g.job_id IN ? AND g.tenant_id=? GROUP BY g.job_id, `+stateOfJobDocument, mapped(rows, func(r jobRow) string { return r.ID }), tenantID), &some)
+	err = scan(s.read(ctx).Raw("SELECT g.job_id, "+stateOfJobDocument+` AS state, COUNT(*) AS n FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id IN ? AND g.tenant_id=? GROUP BY g.job_id, `+stateOfJobDocument, rest, tenantID), &some)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -173,6 +186,10 @@ func (s *jobs) jobStates(ctx context.Context, tenantID string, rows []jobRow) (m
 	}
 	out := make(map[string]sheaf.DocumentState, len(rows))
 	for _, r := range rows {
+		if k := known[r.ID]; k != nil {
+			out[r.ID] = k.State
+			continue
+		}
 		out[r.ID] = stateOfJob(of[r.ID], n[r.ID], r.OpenUntil != 0)
 	}
 	return out, nil
@@ -211,6 +228,14 @@ const (
 	ranEmbed = `result LIKE '%"name":"embed"%' OR result LIKE '%"name": "embed"%'`
 )
 
+// heldJobs returns which of the jobs are paused themselves, or with their dataset or
+// tenant.
+func (s *jobs) heldJobs(ctx context.Context, ids []string) (map[string]bool, error) {
+	held, err := byIDs[string](s.read(ctx), ids, `SELECT j.id FROM jobs j LEFT JOIN datasets x ON x.id=j.dataset_id LEFT JOIN tenants t ON t.id=j.tenant_id
+		WHERE j.id IN ? AND (j.paused=1 OR x.paused=1 OR t.paused=1)`)
+	return setOf(held), err
+}
+
 // sumJobs computes the sums that columns provide.
 func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]sheaf.Job, error) {
 	jobs := make([]sheaf.Job, len(rows))
@@ -233,13 +258,12 @@ func (s *jobs) sumJobs(ctx context.Context, tenantID string, rows []jobRow) ([]s
 	for id, t := range later {
 		at[id].NotBefore = t
 	}
-	held, err := all[string](db, `SELECT j.id FROM jobs j LEFT JOIN datasets x ON x.id=j.dataset_id LEFT JOIN tenants t ON t.id=j.tenant_id
-		WHERE j.id IN ? AND (j.paused=1 OR x.paused=1 OR t.paused=1)`, ids)
-	for _, id := range held {
-		at[id].Paused = true
-	}
+	held, err := s.heldJobs(ctx, ids)
 	if err != nil {
 		return nil, err
+	}
+	for id := range held {
+		at[id].Paused = true
 	}
 
 	// One pass over the tasks, per document and then per state. Progress is the mean

@@ -95,7 +95,8 @@ type jobRow struct {
 	Requester  string
 	OpenUntil  int64
 	OpenFor    int64
-	CreatedAt  int64 `gorm:"autoCreateTime:false"`
+	Summary    string // JSON, "" for none; see summaries.go
+	CreatedAt  int64  `gorm:"autoCreateTime:false"`
 }
 
 func (jobRow) TableName() string { return "jobs" }

@@ -104,6 +104,7 @@ func Run(t *testing.T, engine string) {
 		{"CleanupKeepsWhatCounts", cleanup},
 		{"CleanupGoesOnWhereItStopped", cleanupGoesOn},
 		{"JobsLeaveWhenNothingIsLeft", jobsLeave},
+		{"SumsOfAnEndedJobAreKept", endedJobSums},
 		{"CanceledContextChangesNothing", canceledContext},
 		{"MembersAreMadeOnce", membersOnce},
 		{"MembersAreMadeForTheHolderAlone", membersFenced},
