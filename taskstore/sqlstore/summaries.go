@@ -26,6 +26,7 @@ const (
 	// numbered before they are committed, so that one which comes later may have a
 	// smaller number than one that is seen.
 	settledFor = time.Minute
+	keepTime   = 5 * time.Second // to store them
 )
 
 // jobSummary is what is kept.
@@ -133,9 +134,11 @@ func (s *jobs) summarize(ctx context.Context, sums []sheaf.Job, known map[string
 	}
 }
 
-// keepSummary stores a summary. A database that is not written to, such as a full
-// one, does without.
+// keepSummary stores a summary, also for a caller that has gone meanwhile. A database
+// that is not written to, such as a full one, does without.
 func (s *jobs) keepSummary(ctx context.Context, id string, k *jobSummary) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
 	_ = s.write(ctx).Exec("UPDATE jobs SET summary=? WHERE id=? AND open_until=0", encode(k), id).Error
 }
 
