@@ -405,7 +405,7 @@ func (s *changes) allowance(tx *gorm.DB, tenantID string) (*allowance, error) {
 	if t, err = get(locked(tx), "tenant", tenantID, tenantRow.toDomain, "id=?", tenantID); err != nil {
 		return nil, err
 	}
-	held, err := quotaUsage(tx, tenantID)
+	held, err := quotaUsage(tx, tenantID, t.Quota)
 	return &allowance{held, t.Quota}, err
 }
 

@@ -43,11 +43,25 @@ func limitFailure(what string, current, more, limit int64) error {
 	return fmt.Errorf("%w: %w", sheaf.ErrLimit, &sheaf.LimitFailure{Failure: f, Current: current, Limit: limit})
 }
 
-func quotaUsage(tx *gorm.DB, tenantID string) (sheaf.Quota, error) {
-	held, err := one[sheaf.Quota](tx, "tenant", tenantID, `SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes,
-		(SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait','scheduled') AND paused IN (0,1,2,3)) AS queued_tasks
-		FROM documents WHERE tenant_id=? AND deleted_at=0`, tenantID, tenantID)
-	return value(held), err
+// quotaUsage returns what a tenant holds of what of limits, and 0 for the rest: it
+// takes time in proportion to that.
+func quotaUsage(tx *gorm.DB, tenantID string, of sheaf.Quota) (sheaf.Quota, error) {
+	var held sheaf.Quota
+	if of.Documents > 0 || of.Bytes > 0 {
+		documents, err := one[sheaf.Quota](tx, "tenant", tenantID, "SELECT COUNT(*) AS documents, COALESCE(SUM(size), 0) AS bytes FROM documents WHERE tenant_id=? AND deleted_at=0", tenantID)
+		if err != nil {
+			return held, err
+		}
+		held = *documents
+	}
+	if of.QueuedTasks > 0 {
+		tasks, err := one[int](tx, "tenant", tenantID, "SELECT COUNT(*) FROM tasks WHERE tenant_id=? AND state IN ('pending','parked','retry_wait','scheduled') AND paused IN (0,1,2,3)", tenantID)
+		if err != nil {
+			return held, err
+		}
+		held.QueuedTasks = *tasks
+	}
+	return held, nil
 }
 
 // refused returns the failure of an exhausted quota.

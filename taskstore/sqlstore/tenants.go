@@ -13,7 +13,7 @@ import (
 
 // QuotaUsage returns what counts against the tenant's quotas.
 func (s *tenants) QuotaUsage(ctx context.Context, tenantID string) (sheaf.Quota, error) {
-	return quotaUsage(s.read(ctx), tenantID)
+	return quotaUsage(s.read(ctx), tenantID, sheaf.Quota{Documents: 1, Bytes: 1, QueuedTasks: 1})
 }
 
 // CreateTenant creates a tenant. ErrConflict when the id exists. A weight below 1

@@ -84,7 +84,7 @@ func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error
 	quota := tenant.Quota
 	var held sheaf.Quota
 	if quota != (sheaf.Quota{}) {
-		if held, err = quotaUsage(tx, u.TenantID); err != nil {
+		if held, err = quotaUsage(tx, u.TenantID, quota); err != nil {
 			return err
 		}
 	}
