@@ -102,7 +102,7 @@ func (s *garbage) cleanupTasks(ctx context.Context, old string, limit int, dryRu
 		}
 	}
 	for {
-		upto, err := first[string](s.write(ctx), "SELECT id FROM documents WHERE id>? ORDER BY id LIMIT 1 OFFSET ?", after, cleanupEach-1)
+		upto, err := first[string](s.read(ctx), "SELECT id FROM documents WHERE id>? ORDER BY id LIMIT 1 OFFSET ?", after, cleanupEach-1)
 		if err != nil {
 			return n, err
 		}
@@ -130,7 +130,7 @@ func (s *garbage) cleanupSlice(ctx context.Context, old, after string, upto *str
 	if upto != nil {
 		within, args = within+" AND g.doc_id<=?", append(args, *upto)
 	}
-	rows, err := all[taskRow](s.write(ctx), s.sql(`SELECT t.id, t.tenant_id, t.doc_id, t.gen, t.range_id, t.artifact_key
+	rows, err := all[taskRow](s.read(ctx), s.sql(`SELECT t.id, t.tenant_id, t.doc_id, t.gen, t.range_id, t.artifact_key
 		FROM generations g JOIN documents d ON d.id=g.doc_id JOIN tasks t ON t.doc_id=g.doc_id AND t.gen=g.gen
 		WHERE `+within+` AND g.created_at<`+old+` AND (d.deleted_at<>0 OR g.gen<d.gen AND g.gen<>d.live_gen)
 		  AND t.state IN ('done','dead','canceled','superseded') AND t.finished_at<`+old+` ORDER BY t.id LIMIT ?`), append(args, limit)...)
@@ -182,7 +182,7 @@ func (s *garbage) cleanupJobs(ctx context.Context, age time.Duration, limit int,
 		if err != nil {
 			return n, err
 		}
-		ids, err := all[string](s.write(ctx), s.sql(fmt.Sprintf("SELECT id FROM (SELECT id, created_at FROM jobs WHERE id>? ORDER BY id LIMIT %d) x WHERE created_at<@now-? ORDER BY id", jobsEach)), after, age.Milliseconds())
+		ids, err := all[string](s.read(ctx), s.sql(fmt.Sprintf("SELECT id FROM (SELECT id, created_at FROM jobs WHERE id>? ORDER BY id LIMIT %d) x WHERE created_at<@now-? ORDER BY id", jobsEach)), after, age.Milliseconds())
 		if err != nil {
 			return n, err
 		}
@@ -215,7 +215,7 @@ func (s *garbage) cleanupJobs(ctx context.Context, age time.Duration, limit int,
 }
 
 func (s *garbage) cleanupDocuments(ctx context.Context, old string, limit int) error {
-	ids, err := all[string](s.write(ctx), s.sql(`SELECT d.id FROM documents d WHERE d.deleted_at<>0 AND d.deleted_at<`+old+`
+	ids, err := all[string](s.read(ctx), s.sql(`SELECT d.id FROM documents d WHERE d.deleted_at<>0 AND d.deleted_at<`+old+`
 		AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=d.id) AND NOT EXISTS (SELECT 1 FROM garbage g WHERE g.doc_id=d.id)
 		ORDER BY d.id LIMIT ?`), limit)
 	for _, id := range ids {
