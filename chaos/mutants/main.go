@@ -111,6 +111,8 @@ var mutants = []mutant{
 		"./internal/queue/redisstream", "^TestContract$/WhoWas", nil},
 	{"fairness: parsers go to the tenant that had the least time", `\S+ < \S+ \|\| `, `false || `,
 		"./internal/queue", "TestSlots", nil},
+	{"jobs: kept sums hold until something happens", ` > `, ` < `,
+		"./taskstore/sqlstore", "^TestContract$/^sqlite$/SumsOf", nil},
 	{"fairness: searches wait for their tenant's turn", `\w+\.TenantID`, `""`,
 		"./internal/search", "TestSearchesAreShared", nil},
 	{"webhooks: those of a tenant do not take all places", ` \|\| \S+ == \w+ \{`, ` {`,

@@ -105,6 +105,7 @@ func (s *jobs) summaries(ctx context.Context, rows []jobRow) (map[string]*jobSum
 	}
 	last, err := s.lastEvents(ctx, ids)
 	for id, k := range known {
+		// guard: jobs: kept sums hold until something happens
 		if last[id].Seq > k.Seq {
 			delete(known, id)
 		}
