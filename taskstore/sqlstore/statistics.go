@@ -31,6 +31,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"documents", "sqlite_autoindex_documents_1", "100000 1"},
 	{"documents", "k_doc_list", "100000 5000 1000 990 1"},
 	{"documents", "k_doc_tenant", "100000 5000 1"},
+	{"documents", "k_doc_quota", "100000 5000 4950 2"},
 	{"documents", "k_doc_sha", "100000 5000 1000 1"},
 	{"documents", "k_doc_state", "100000 10000 1"},
 	{"documents", "k_doc_parent", "100000 20 1"},
