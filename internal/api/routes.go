@@ -1018,6 +1018,7 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _
 		if err != nil || ended || waited >= d {
 			return ended, err
 		}
+		pause := min(max(waited/8, 20*time.Millisecond), time.Second)
 		var news <-chan struct{} // nil: it is looked at again without any
 		if waited >= waitsLong {
 			if sub == nil {
@@ -1031,9 +1032,9 @@ func (s *Server) waitForJob(ctx context.Context, id, wait string) (ended bool, _
 				sub = nil
 				continue
 			}
-			news = sub.Ready
+			// As other watchers do, it leaves more time the more there are.
+			news, pause = sub.Ready, max(pause, s.hub.Pace())
 		}
-		pause := max(min(max(waited/8, 20*time.Millisecond), time.Second), s.hub.Pace())
 		on, err := s.sleep(ctx, min(pause, d-waited), nil)
 		if on && news != nil {
 			on, err = s.sleep(ctx, min(lookAnyway, d-time.Since(begun)), news)

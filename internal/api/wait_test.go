@@ -8,6 +8,7 @@ import (
 
 	"sheaf"
 	"sheaf/ingest"
+	"sheaf/taskstore"
 )
 
 // looked counts how often a job is looked at for its end.
@@ -61,9 +62,30 @@ func TestWaitingForAJobWithoutNewsCostsLittle(t *testing.T) {
 func TestWaitingForAJobEndsWithTheJob(t *testing.T) {
 	t.Parallel()
 	s, job, _, other := waitServer(t)
+	waitForEnd(t, s, job, other, 2*waitsLong, lookAnyway*2/3)
+}
+
+// However many pages are open, who waits for a short job is answered when it ends.
+func TestWaitingForAShortJobIsNotPacedByWatchers(t *testing.T) {
+	t.Parallel()
+	s, job, _, other := waitServer(t)
+	for range 400 {
+		sub, _, err := s.api.hub.Subscribe(t.Context(), sheaf.LocalTenant, taskstore.EventFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+	}
+	waitForEnd(t, s, job, other, waitsLong/10, s.api.hub.Pace()/2)
+}
+
+// waitForEnd cancels the job after some time, and fails the test if a request that
+// waits for its end is answered later than that by more than most.
+func waitForEnd(t *testing.T, s *testServer, job string, other *ingest.Service, after, most time.Duration) {
+	t.Helper()
 	var ended time.Time
 	failed := make(chan error, 1)
-	time.AfterFunc(2*waitsLong, func() {
+	time.AfterFunc(after, func() {
 		_, err := other.CancelJob(context.Background(), sheaf.LocalTenant, job)
 		if err == nil {
 			_, _, err = s.store.Fold(context.Background(), 10, 0) // as the keeper does
@@ -77,7 +99,7 @@ func TestWaitingForAJobEndsWithTheJob(t *testing.T) {
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if late := answered.Sub(ended); !j.State.Terminal() || late > lookAnyway*2/3 {
+	if late := answered.Sub(ended); !j.State.Terminal() || late > most {
 		t.Errorf("%v after the job ended, a request that waited for that was answered with a job that is %s", late, j.State)
 	}
 }
