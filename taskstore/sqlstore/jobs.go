@@ -37,7 +37,7 @@ func (s *jobs) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, error)
 	}
 	if k != nil {
 		k.Usage = &j.Usage
-		s.keepSummary(ctx, id, k)
+		_ = s.keepSummary(ctx, id, k) // the next reader tries again
 	}
 	if !j.State.Terminal() {
 		waits := feed{handle: s.handle}

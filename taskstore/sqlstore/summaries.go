@@ -26,7 +26,7 @@ const (
 	// numbered before they are committed, so that one which comes later may have a
 	// smaller number than one that is seen.
 	settledFor = time.Minute
-	keepTime   = 5 * time.Second // to store them
+	keepTime   = time.Second // to store them: a list is no slower while nobody can write
 )
 
 // jobSummary is what is kept.
@@ -113,8 +113,8 @@ func (s *jobs) summaries(ctx context.Context, rows []jobRow) (map[string]*jobSum
 	return known, err
 }
 
-// summarize keeps the sums of jobs that have ended a while ago, and adds them to
-// known.
+// summarize keeps the sums of jobs that have ended a while ago, and adds them to known,
+// up to the first that cannot be stored.
 func (s *jobs) summarize(ctx context.Context, sums []sheaf.Job, known map[string]*jobSummary) {
 	var ids []string
 	for _, j := range sums {
@@ -130,17 +130,19 @@ func (s *jobs) summarize(ctx context.Context, sums []sheaf.Job, known map[string
 		if l, ended := last[j.ID]; ended && l.Settled != 0 {
 			known[j.ID] = &jobSummary{Seq: l.Seq, State: j.State, Progress: j.Progress, Documents: j.Documents, Stages: j.Stages, Statistics: j.Statistics,
 				Reused: j.Reused, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt}
-			s.keepSummary(ctx, j.ID, known[j.ID])
+			if s.keepSummary(ctx, j.ID, known[j.ID]) != nil {
+				return
+			}
 		}
 	}
 }
 
-// keepSummary stores a summary, also for a caller that has gone meanwhile. A database
-// that is not written to, such as a full one, does without.
-func (s *jobs) keepSummary(ctx context.Context, id string, k *jobSummary) {
+// keepSummary stores a summary, also for a caller that has gone meanwhile. Callers do
+// without where the database cannot be written to.
+func (s *jobs) keepSummary(ctx context.Context, id string, k *jobSummary) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
 	defer cancel()
-	_ = s.write(ctx).Exec("UPDATE jobs SET summary=? WHERE id=? AND open_until=0", encode(k), id).Error
+	return s.write(ctx).Exec("UPDATE jobs SET summary=? WHERE id=? AND open_until=0", encode(k), id).Error
 }
 
 // lastEvent is the newest event of a job, 0 for none, and 1 if nothing that was
