@@ -34,8 +34,9 @@ type grown struct {
 }
 
 // grownJob reads a job that documents were just added to. What is summed over its
-// documents and tasks may be older, up to maxSumAge; how many documents it has is
-// not, and those that are too new for the sums count as queued.
+// documents and tasks may be older, up to maxSumAge. Documents that are too new for the
+// sums count as queued; one that is added while these are read may count twice until
+// they are read again.
 func (s *Service) grownJob(ctx context.Context, tenantID, id string) (*sheaf.Job, error) {
 	old, ok := s.growing.get(tenantID + "/" + id)
 	if !ok {
