@@ -92,12 +92,18 @@ func startOn(t *testing.T, cfg config.Config, log io.Writer, parts ...func(*comm
 			change(c)
 		}
 	}
+	handlers := make(chan http.Handler, 1)
 	m.HandlerFunc = func(h http.Handler) http.Handler {
-		s.handler = h
+		handlers <- h
 		return h
 	}
 	s.started = begin(t, m, cfg, log, "up", "--listen", "127.0.0.1:0")
 	s.client, s.stop = newClient(s.started.address(), ""), s.started.stop
+	select { // the address is told before there is a handler
+	case s.handler = <-handlers:
+	case <-s.started.ended:
+		t.Fatalf("the service ended with %d: %s", s.started.code, s.started.said.text())
+	}
 	return s
 }
 
