@@ -26,5 +26,7 @@ func lockDir(dir string) (unlock func() error, err error) {
 		}
 		return nil, fmt.Errorf("locking the data folder %s: %w", dir, err)
 	}
-	return f.Close, nil
+	// A program that is just being started has the file, too, until it runs: closing it
+	// here would leave the folder locked for that long.
+	return func() error { return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close()) }, nil
 }

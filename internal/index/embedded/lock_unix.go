@@ -26,5 +26,10 @@ func lock(path string) (release func(), err error) {
 		}
 		return nil, err
 	}
-	return func() { _ = f.Close() }, nil
+	return func() {
+		// Closing alone is not enough while a program is being started, which has the
+		// file, too, until it runs.
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+		_ = f.Close()
+	}, nil
 }
