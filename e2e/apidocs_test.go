@@ -21,6 +21,7 @@ import (
 
 // Every example of /docs is a request that the service takes.
 func TestExamplesOfTheReferenceRun(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *config.Config) {
 		c.Server.Auth, c.Webhooks.Hosts = true, []string{"hooks.example.com", "hooks.invalid"}
 	})

@@ -107,6 +107,7 @@ func esDrop(t *testing.T, es, prefix string) {
 // What is wrong with a setting is said in a sentence that helps and that shows
 // no secret; what can be cured elsewhere is waited for.
 func TestFleetProcessSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	base := fleetConfig(t)
 	parsed, err := mysql.ParseDSN(base.Store.DSN.Reveal())
 	if err != nil {
@@ -257,6 +258,7 @@ func TestFleetProcessWaitsForItsBucket(t *testing.T) {
 // whose disk is full, is waited for: by a process that starts, by clients, who
 // are told, and by work that is under way.
 func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	engine(t, "SHEAF_TEST_POSTGRES_DSN")
 	cfg := fleetConfig(t)
 	cfg.Store = config.Store{Driver: "postgres", DSN: config.Secret(storetest.Config(t, "postgres").DSN), SecretsKey: testSecretsKey, MaxConns: 8}
@@ -352,6 +354,7 @@ func TestReadOnlyIndexIsWaitedFor(t *testing.T) {
 // An index of other dimensions is no place to write to: a process that may not
 // replace it says so, and the keeper fills another one.
 func TestIndexOfOtherDimensionsIsReplaced(t *testing.T) {
+	t.Parallel()
 	cfg := fleetConfig(t)
 	// finds runs a process of the fleet until it says of the index what is awaited.
 	finds := func(role, what string, ok func(index api.Dependency) bool) {

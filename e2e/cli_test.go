@@ -110,6 +110,7 @@ func (s *service) must(args ...string) ending {
 
 // TestCommands runs every command that talks to a server against a real one.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	dir := t.TempDir()
 	put(t, dir, "alpha.md", []byte("# Alpha\n\nThe basalt of the quarry is dark.\n"))

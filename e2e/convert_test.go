@@ -20,6 +20,7 @@ import (
 // Programs that speak the protocols of Tika, Open WebUI and Dify read files and
 // ask datasets. Nothing of what they read stays, unless they name a dataset.
 func TestOtherProgramsReadAndAsk(t *testing.T) {
+	t.Parallel()
 	python := filepath.Join(clients(t), "python")
 	s := start(t, func(c *config.Config) {
 		c.Server.Auth, c.Server.Interfaces = true, []string{"tika", "openwebui", "dify"}

@@ -48,6 +48,7 @@ type composed struct {
 // Redis runs with the file's command too. Then the commands of
 // docs/operations.md are given to that fleet, in their order.
 func TestComposeFileRunsAsItStands(t *testing.T) {
+	t.Parallel()
 	dsn, s3, es := engine(t, "SHEAF_TEST_MYSQL_DSN"), engine(t, "SHEAF_TEST_S3_ENDPOINT"), engine(t, "SHEAF_TEST_ES_URL")
 	engine(t, "SHEAF_TEST_REDIS_ADDR")
 	f := newFleet(t)
@@ -197,6 +198,7 @@ func documented(t *testing.T, words ...string) (lines []string) {
 // backup of database and bucket; given to an empty database and an empty
 // bucket, those that restore it make the same service.
 func TestBackupOfDatabaseAndBucketIsWhole(t *testing.T) {
+	t.Parallel()
 	s3, access, secret := engine(t, "SHEAF_TEST_S3_ENDPOINT"), os.Getenv("SHEAF_TEST_S3_ACCESS_KEY"), os.Getenv("SHEAF_TEST_S3_SECRET_KEY")
 	for store, c := range map[string]struct{ dsn, save, restore string }{
 		"mysql":    {"SHEAF_TEST_MYSQL_DSN", "mysqldump", "mysql"},
@@ -293,6 +295,7 @@ func connection(t *testing.T, store, dsn, home string) (database string, env []s
 // A copy of the data folder as docs/operations.md describes it is a backup:
 // restored and with its index made anew it is the same service.
 func TestBackupOfTheDataFolderIsWhole(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	s.send(nil, text("a.md", "# Herons\n\nHerons wait in shallow water until something moves.\n"))
 	restored := t.TempDir()

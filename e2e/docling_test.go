@@ -49,6 +49,7 @@ func doclingForm(t *testing.T, files map[string]string, options ...string) (medi
 // The official client of docling-serve converts, follows and cuts into chunks;
 // what is not valid is refused with a reason; a deleted task is canceled.
 func TestDoclingClients(t *testing.T) {
+	t.Parallel()
 	python := filepath.Join(clients(t), "python")
 	s := start(t, func(c *config.Config) {
 		c.Server.Auth, c.Server.Interfaces, c.Server.AllowURLs = true, []string{"docling"}, []string{"127.0.0.1"}

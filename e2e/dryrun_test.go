@@ -16,6 +16,7 @@ import (
 // refuses the parameter: in no case does anything change in the database, the
 // blob store or the index.
 func TestDryRunChangesNothingOnAnyRoute(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *config.Config) { c.Server.Auth, c.Webhooks.Hosts = true, []string{"hooks.invalid"} })
 	v := newVictim(s)
 	operator := s.withKey("alpha", "admin")

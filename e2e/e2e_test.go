@@ -498,6 +498,7 @@ func TestCancelStopsRunningWorkAndLeavesNothingVisible(t *testing.T) {
 }
 
 func TestDeleteRemovesEveryTrace(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	_, docs := s.send(nil, text("gone.md", "# Title\n\nAn unforgettable sentence about walruses.\n"), text("kept.md", "# Title\n\nA sentence about herons.\n"))
 	var receipt taskstore.DeleteReceipt

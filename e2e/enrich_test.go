@@ -202,6 +202,7 @@ func TestBatchesAskAboutManyChunksAtOnce(t *testing.T) {
 
 // A model that is busy, broken or away for a while costs time and nothing else.
 func TestOutageOfTheModelCostsOnlyTime(t *testing.T) {
+	t.Parallel()
 	chat := newChatServer(t)
 	chat.first = func(w http.ResponseWriter, call int) bool {
 		switch {
@@ -229,6 +230,7 @@ func TestOutageOfTheModelCostsOnlyTime(t *testing.T) {
 }
 
 func TestModelThatRefusesHoldsTheDocumentUpWithAReason(t *testing.T) {
+	t.Parallel()
 	chat := newChatServer(t)
 	var wrong atomic.Bool
 	wrong.Store(true)
@@ -290,6 +292,7 @@ func TestWithoutAModelKeywordsAreCountedAndQuestionsRefused(t *testing.T) {
 }
 
 func TestModelSumsUpSections(t *testing.T) {
+	t.Parallel()
 	long := "# Garden\n\n" + strings.Repeat("The landlord keeps the garden of the house in order and pays for what grows. ", 60)
 	summaries := func(s *service) (out []sheaf.Chunk) {
 		d := s.upload("garden.md", "text/markdown", `{"chunk_method": "hierarchical", "chunk_token_num": 128}`, long)

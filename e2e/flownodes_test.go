@@ -78,6 +78,7 @@ const threeSections = "# Minutes\n\nThe quartzite was measured twice by Acme.\n\
 // once. While the service fails again and again it is left alone, which costs
 // those who wait nothing and is said on the run; when it is back, all ends well.
 func TestNodeCallsAService(t *testing.T) {
+	t.Parallel()
 	secret := webhook.NewSecret()
 	var away atomic.Bool
 	var mu sync.Mutex
@@ -297,6 +298,7 @@ func TestNodeLeavesFiles(t *testing.T) {
 // is slow, refuses, breaks off and answers nonsense, and nothing that it answered
 // is asked again; what its answers lack is asked once more, and then listed.
 func TestNodeExtractsByASchema(t *testing.T) {
+	t.Parallel()
 	model := chattest.Start(t)
 	model.Reply(func(instruction, text string) string {
 		switch {

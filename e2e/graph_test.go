@@ -115,6 +115,7 @@ func TestAGraphFollowsItsDocuments(t *testing.T) {
 // and relations, which are shown and searched with pages; a document that goes
 // takes what was said of it along, and nothing is asked twice.
 func TestAModelReadsTheGraph(t *testing.T) {
+	t.Parallel()
 	model := chattest.Start(t)
 	model.Reply(func(instruction, text string) string {
 		switch {

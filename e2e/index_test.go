@@ -29,6 +29,7 @@ import (
 // full, by the old model and then by the new one, and the old index goes. A
 // deleted index is filled anew, and until it is whole, answers say so.
 func TestEmbeddingModelChangesWithoutAGap(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var hold chan struct{} // not nil: requests wait until it is closed
 	asked := make(chan struct{}, 1)

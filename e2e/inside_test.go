@@ -66,6 +66,7 @@ func illustrated(t *testing.T) map[string]string {
 // What lies in a file as a picture is drawn beside the text that it belongs to,
 // and read where the settings ask for that.
 func TestPicturesInsideFilesAreDrawnAndRead(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	for name, body := range illustrated(t) {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,7 @@ type manual struct {
 // an error. What stands for an id is replaced by one that is there. A block that
 // cannot run here says so before it.
 func TestCommandsOfTheManuals(t *testing.T) {
+	t.Parallel()
 	for _, page := range []string{"README.md", "docs/handbook.md", "docs/operations.md"} {
 		t.Run(page, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", page))

@@ -89,6 +89,7 @@ var readingTools = []string{"job_status", "list_datasets", "list_documents", "re
 // and with the command line of the inspector. A key that may read sees nothing
 // that changes anything.
 func TestAssistantsUseMCP(t *testing.T) {
+	t.Parallel()
 	tools := clients(t)
 	s := start(t, func(c *config.Config) {
 		c.Server.Auth, c.Server.Interfaces = true, []string{"mcp"}

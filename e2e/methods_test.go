@@ -133,6 +133,7 @@ func vectorServer(t *testing.T) (address string, count func() int) {
 // A page inserted into a long document moves all behind it, over the borders
 // of tasks, and yet hardly anything is embedded again.
 func TestInsertedPageEmbedsOnlyWhatIsNew(t *testing.T) {
+	t.Parallel()
 	address, embedded := vectorServer(t)
 	s := start(t, func(c *config.Config) { c.Embed.Driver, c.Embed.URL, c.Embed.Model = "openai", address, "words" })
 	words := strings.Fields("river stone paper engine window garden signal copper market winter bridge letter forest harbor mirror candle valley thunder ribbon anchor")

@@ -29,6 +29,7 @@ import (
 // OpenAI's clients take files through the whole cycle; what is not valid is
 // refused in their words; an expired store is not searched.
 func TestOpenAIClients(t *testing.T) {
+	t.Parallel()
 	folder := clients(t)
 	s := start(t, func(c *config.Config) {
 		c.Server.Auth, c.Server.Interfaces = true, []string{"openai"}

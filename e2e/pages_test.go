@@ -44,6 +44,7 @@ var fencedBlock = regexp.MustCompile("(?ms)^([^\n]*)\n+```([a-z]*)\n(.*?)^```$")
 // Every command in the pages on interfaces works: each page's blocks run in
 // order against a fresh server, with its address and key in place of the page's.
 func TestCommandsOfThePages(t *testing.T) {
+	t.Parallel()
 	others, tools := clients(t), fetched(t, "python-client-*")
 	client, err := filepath.Abs(filepath.Join("..", "clients", "python", "src"))
 	if err != nil {

@@ -145,6 +145,7 @@ func (s *service) original(id string) []byte {
 }
 
 func TestUploadGoesOnWhereTheLineBroke(t *testing.T) {
+	t.Parallel()
 	forEachBlob(t, nil, func(t *testing.T, s *service) {
 		file := largeTrial(1, 21<<20)
 		path := s.begin(len(file), "filename", "lapwings.trial", "parser_config", trialSettings)
@@ -210,6 +211,7 @@ func TestSilentWriterIsReplaced(t *testing.T) {
 }
 
 func TestHeldUploadsBecomeOneJob(t *testing.T) {
+	t.Parallel()
 	forEachBlob(t, nil, func(t *testing.T, s *service) {
 		var paths []string
 		for i, content := range []string{"A text about godwits.", "MZ\x90\x00\x03\x00\x00\x00", "A text about curlews.", ""} {

@@ -18,6 +18,7 @@ import (
 // metric say so; an executor that serves the pool takes it, and nothing is left
 // of the saying. The others' work goes on meanwhile.
 func TestPoolThatNobodyServes(t *testing.T) {
+	t.Parallel()
 	t.Run("one process", func(t *testing.T) {
 		cfg := config.Default()
 		cfg.DataDir = t.TempDir()

@@ -35,6 +35,7 @@ func (s *service) forecastOf(action string, body map[string]any) *ingest.Forecas
 }
 
 func TestDryRunSaysWhatWorkTakes(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *config.Config) {
 		c.Price = config.Price{Currency: "EUR", PerThousandPages: 2, PerMillionTokens: 100}
 	})
@@ -145,6 +146,7 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 }
 
 func TestRetryOfOnePageOrCodeLeavesTheRest(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	healed := filepath.Join(t.TempDir(), "healed")
 	special := map[int]string{5: "FAIL " + healed + " subject5", 20: "FAIL " + healed + " subject20", 25: "CRASH"}
@@ -216,6 +218,7 @@ func TestRetryOfOnePageOrCodeLeavesTheRest(t *testing.T) {
 }
 
 func TestRetryCommandNarrowsToPagesAndCodes(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	healed := filepath.Join(t.TempDir(), "healed")
 	_, docs := s.send(map[string]string{"parser_config": `{"media_type":"` + trialMedia + `"}`}, text("narrow.trial", trialPages(30, map[int]string{5: "FAIL " + healed, 20: "FAIL " + healed, 25: "FAIL " + healed})))

@@ -19,6 +19,7 @@ func (s *service) preview(doc string, config map[string]any) (out tried, err err
 // Settings are tried by an API process that runs no tasks, and lacks the programs
 // that the executors have: what it cannot read as they do it says.
 func TestSettingsAreTriedInAFleet(t *testing.T) {
+	t.Parallel()
 	program(t, "tesseract")
 	program(t, "soffice")
 	f := newFleet(t)
@@ -64,6 +65,7 @@ func TestSettingsAreTriedInAFleet(t *testing.T) {
 
 // A preview without tesseract says that text in pictures is missing from it.
 func TestPreviewSaysThatPicturesAreNotRead(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	cfg.DataDir, cfg.Parser.Tesseract = t.TempDir(), ""
 	s := startWith(t, cfg)
@@ -78,6 +80,7 @@ func TestPreviewSaysThatPicturesAreNotRead(t *testing.T) {
 
 // So does the preview of a scanned page, whose document is otherwise read.
 func TestPreviewSaysThatScansAreNotRead(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	cfg.DataDir, cfg.Parser.Tesseract = t.TempDir(), ""
 	s := startWith(t, cfg)

@@ -28,6 +28,7 @@ func forRAGFlow(t *testing.T) *service {
 // RAGFlow's own client, unmodified: datasets, upload, parsing, chunks,
 // retrieval, metadata and deletion.
 func TestRAGFlowClient(t *testing.T) {
+	t.Parallel()
 	tools := filepath.Dir(fetched(t, "clients-*/ragflow")) // of an older or newer set, others may lie beside it
 	s := forRAGFlow(t)
 	pdf, err := samples.FS.ReadFile("handbook.pdf")
@@ -285,6 +286,7 @@ func (s *service) until(what, method, path string, done func(map[string]any) boo
 // Documents are parsed, stopped, switched off and described in bulk, and the
 // rest of the service knows of it.
 func TestRAGFlowDocuments(t *testing.T) {
+	t.Parallel()
 	s := forRAGFlow(t)
 	nobody := strings.Repeat("0", 32)
 	id := s.askRAGFlow("POST", "datasets", `{"name":"birds","parser_config":{"chunk_token_num":64}}`).data.(map[string]any)["id"].(string)

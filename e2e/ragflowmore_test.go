@@ -369,6 +369,7 @@ func TestRAGFlowTags(t *testing.T) {
 
 // The picture of a chunk is what it stands on.
 func TestRAGFlowImages(t *testing.T) {
+	t.Parallel()
 	s := forRAGFlow(t)
 	stranger := s.tenant("beta", "write", sheaf.Quota{})
 	pdf, err := samples.FS.ReadFile("handbook.pdf")
@@ -404,6 +405,7 @@ func TestRAGFlowImages(t *testing.T) {
 
 // A chunk is given a picture, which stays with it and goes with its document.
 func TestRAGFlowPicturesOfChunks(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *config.Config) {
 		c.Server.Auth, c.Server.Interfaces = true, []string{"ragflow"}
 		c.Parser.Tesseract = "" // these pictures are looked at, not read
@@ -529,6 +531,7 @@ func TestRAGFlowIngestions(t *testing.T) {
 
 // A question finds all that has its words, page by page.
 func TestRAGFlowFindsMoreThanAHundred(t *testing.T) {
+	t.Parallel()
 	s := forRAGFlow(t)
 	id := s.ragflowDataset(`{"name":"ponds","chunk_method":"qa"}`)
 	var csv strings.Builder
@@ -706,6 +709,7 @@ func TestRAGFlowTenThousand(t *testing.T) {
 // Of a request that breaks off nothing is done, and who hangs up leaves nothing
 // half done.
 func TestRAGFlowBodiesThatBreakOff(t *testing.T) {
+	t.Parallel()
 	s := forRAGFlow(t)
 	id := s.ragflowDataset(`{"name":"birds"}`)
 	heron := s.sentRAGFlow(id, [2]string{"heron.txt", "The heron waits."})[0]

@@ -48,6 +48,7 @@ func scanned(t *testing.T, lines ...string) string {
 // Recognizing a page takes seconds. Other settings, a preview of them and flows do
 // not do it again; a re-parse with fresh does.
 func TestScansAreReadOnceForAllSettings(t *testing.T) {
+	t.Parallel()
 	need(t, "tesseract")
 	real, err := exec.LookPath("tesseract")
 	if err != nil {

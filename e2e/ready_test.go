@@ -13,6 +13,7 @@ import (
 // Each engine of a fleet is taken away in turn: what does not need it goes on,
 // and readiness says so.
 func TestServiceIsReadyForWhatItCanDo(t *testing.T) {
+	t.Parallel()
 	cfg := fleetConfig(t)
 	proxies := map[string]*proxy.Proxy{}
 	front := func(name, target string) string {

@@ -145,6 +145,7 @@ func (s *service) completed(id string) (r taskstore.Receipt, raw []byte) {
 // A deletion leaves neither the name of the document nor a word of it, in any
 // table, object or index entry, and its receipt says so under a signature.
 func TestDeletionLeavesNothingAndSaysSo(t *testing.T) {
+	t.Parallel()
 	s := start(t, shortGrace, collecting)
 	words := []string{"sesamum", "whisperings", "marginalia"}
 	s.post("/v1/datasets/default/webhooks", map[string]any{"url": "https://127.0.0.1:1/hook"}, nil)

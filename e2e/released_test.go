@@ -20,6 +20,7 @@ import (
 // A data folder of each release is served by this version: what was in it is
 // found, what waited is done, what broke off goes on.
 func TestReleasedDataFoldersOpen(t *testing.T) {
+	t.Parallel()
 	folders, err := filepath.Glob("testdata/released/*.tar.gz")
 	if err != nil || len(folders) == 0 {
 		t.Fatalf("no data folder of a release: %v", err)

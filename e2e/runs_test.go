@@ -49,6 +49,7 @@ func (s *service) over(dataset, id string) api.DatasetRun {
 // costs is told before, search finds summaries with their pages, and none of a
 // document that was deleted.
 func TestSummariesAreFoundAndGoWithTheirDocuments(t *testing.T) {
+	t.Parallel()
 	model := chattest.Start(t)
 	s := start(t, func(c *config.Config) {
 		c.Chat.URL, c.Chat.Model, c.Chat.Price = model.URL, chattest.Model, 2
@@ -183,6 +184,7 @@ func TestSummariesAreFoundAndGoWithTheirDocuments(t *testing.T) {
 // TestMindMapsAreMadeAndFollowTheirDocuments: of headings and of topics, in three
 // formats, and none of a document that was deleted.
 func TestMindMapsAreMadeAndFollowTheirDocuments(t *testing.T) {
+	t.Parallel()
 	model := chattest.Start(t)
 	s := start(t, func(c *config.Config) { c.Chat.URL, c.Chat.Model = model.URL, chattest.Model })
 	s.post("/v1/datasets", map[string]any{"name": "maps", "parser_config": map[string]any{"chunk_token_num": 64}}, nil)
@@ -265,6 +267,7 @@ func TestMindMapsAreMadeAndFollowTheirDocuments(t *testing.T) {
 // What the handbook says of runs is given to the command line, in its order; and
 // what goes wrong there is told with what to do.
 func TestRunsAtTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	mustState(t, s.putIn("default", sheaf.NewID(), "ponds.md", "text/markdown", ponds("heron")), sheaf.DocSucceeded)
 	given := 0
@@ -340,6 +343,7 @@ func TestRunsAtTheCommandLine(t *testing.T) {
 // TestRunsFollowByThemselves: where auto_update asks for it, documents that come
 // are taken without anybody asking.
 func TestRunsFollowByThemselves(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	mustState(t, s.putIn("default", sheaf.NewID(), "heron.md", "text/markdown", ponds("heron")), sheaf.DocSucceeded)
 	ds, err := s.store.Dataset(t.Context(), sheaf.LocalTenant, "default")
@@ -374,6 +378,7 @@ func TestRunsFollowByThemselves(t *testing.T) {
 // runs begin by themselves once its documents are left alone, by the options that
 // the settings have; no document has these settings.
 func TestRunsBeginAfterDocumentsArePublished(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	if o := s.sheaf("dataset", "settings", "default", `raptor={"use_raptor": true, "max_token": 128, "budget": {"max_tokens": 7000}}`); o.code != 0 {
 		t.Fatalf("%d %s %s", o.code, o.out, o.err)
@@ -449,6 +454,7 @@ func TestRunsBeginAfterDocumentsArePublished(t *testing.T) {
 // TestSummariesAreInEveryIndex: one that lacks them is repaired, and one that is
 // made anew has them.
 func TestSummariesAreInEveryIndex(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir()
 	s := startWith(t, cfg)

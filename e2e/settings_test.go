@@ -619,6 +619,7 @@ func drawnPNG(t *testing.T, lines ...string) string {
 // by, whatever the dataset says; null is the dataset again; the plan of a dry
 // run knows as much.
 func TestSettingsGoBackToZero(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	s.request("PATCH", "/v1/datasets/default", `{"parser_config":{"chunk_token_num":64,"overlapped_percent":50,"auto_keywords":3}}`, "Content-Type", "application/json")
 	f := settingsFile("general")

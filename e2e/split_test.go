@@ -135,6 +135,7 @@ func TestAWrongMergeIsUndone(t *testing.T) {
 // alone, each becomes an entity with its own words, in the graph and in the reports,
 // and no chunk is read again for it.
 func TestASplitAsksNoModel(t *testing.T) {
+	t.Parallel()
 	model := chattest.Start(t)
 	model.Reply(func(instruction, text string) string {
 		switch {

@@ -364,6 +364,7 @@ func (v victim) names() []string {
 }
 
 func TestAnotherTenantSeesAndChangesNothingOnAnyRoute(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *config.Config) { c.Server.Auth, c.Webhooks.Hosts = true, []string{"hooks.invalid"} })
 	v := newVictim(s)
 	intruder := s.tenant("beta", "write", sheaf.Quota{})
@@ -512,6 +513,7 @@ func (s *service) findIn(dataset, query string) []string {
 }
 
 func TestScopesHoldOnEveryRoute(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *config.Config) { c.Server.Auth = true })
 	if _, err := s.store.CreateTenant(t.Context(), sheaf.Tenant{ID: "alpha", Name: "alpha", Weight: 1, Cap: 4}); err != nil {
 		t.Fatal(err)

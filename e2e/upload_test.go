@@ -357,6 +357,7 @@ func (s *service) doctor(repair bool) (*doctor.Report, error) {
 }
 
 func TestDoctorFindsAndRepairs(t *testing.T) {
+	t.Parallel()
 	s := start(t, nil)
 	_, docs := s.send(nil, text("a.md", "# T\n\nA sentence about terns.\n"), text("b.md", "# T\n\nA sentence about gulls.\n"))
 	tasks, err := s.store.Tasks(t.Context(), "local", docs[0].ID, 0)
@@ -433,6 +434,7 @@ func TestPartThatExecutorsHaveIsTakenAtUpload(t *testing.T) {
 }
 
 func TestOldOfficeFileBecomesSearchable(t *testing.T) {
+	t.Parallel()
 	need(t, "soffice")
 	content, err := os.ReadFile("../parser/office/testdata/sample.doc")
 	if err != nil {
