@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"gorm.io/gorm"
 
@@ -45,15 +44,19 @@ func (s *splits) AddSplit(ctx context.Context, tenantID, datasetID string, names
 		if _, err := one[string](tx, "dataset", datasetID, "SELECT id FROM datasets WHERE tenant_id=? AND id=?"+s.d.lock, tenantID, datasetID); err != nil {
 			return err
 		}
-		have, err := all[splitRow](tx, "SELECT * FROM graph_splits WHERE dataset_id=? ORDER BY id LIMIT ?", datasetID, taskstore.MaxSplits)
+		same, err := first[splitRow](tx, "SELECT * FROM graph_splits WHERE dataset_id=? AND names=?", datasetID, list)
 		if err != nil {
 			return err
 		}
-		if at := slices.IndexFunc(have, func(r splitRow) bool { return r.Names == list }); at >= 0 {
-			added = have[at].toDomain()
+		if same != nil {
+			added = same.toDomain()
 			return nil
 		}
-		if len(have) == taskstore.MaxSplits {
+		have, err := one[int](tx, "dataset", datasetID, "SELECT COUNT(*) FROM graph_splits WHERE dataset_id=?", datasetID)
+		if err != nil {
+			return err
+		}
+		if *have >= taskstore.MaxSplits {
 			return limitFailure("splits in the graph of the dataset", taskstore.MaxSplits, 1, taskstore.MaxSplits)
 		}
 		id := sheaf.NewID()
