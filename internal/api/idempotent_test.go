@@ -110,15 +110,12 @@ func (k *keyedServer) column(query string) (texts []string) {
 func newKeyedServer(t *testing.T) *keyedServer {
 	t.Helper()
 	ctx := t.Context()
-	c := storetest.Config(t, "sqlite")
+	c := storetest.Migrated(t, "sqlite")
 	opened, err := sqlstore.Open(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
-	if err := opened.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
 	db, err := sql.Open("sqlite", c.DSN+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)

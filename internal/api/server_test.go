@@ -61,15 +61,12 @@ func (u untouched) Act(_ context.Context, a indexset.Action, _, _ bool) (*indexs
 func newTestServer(t *testing.T, change func(*Config)) *testServer {
 	t.Helper()
 	ctx := t.Context()
-	at := storetest.Config(t, "sqlite")
+	at := storetest.Migrated(t, "sqlite")
 	store, err := sqlstore.Open(ctx, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := store.CreateTenant(ctx, sheaf.Tenant{ID: sheaf.LocalTenant, Name: "Local"}); err != nil {
 		t.Fatal(err)
 	}

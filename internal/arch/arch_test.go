@@ -129,7 +129,7 @@ var may = map[string][]string{
 	"internal/arch":        {},
 	"samples":              {},
 	"samples/make":         {"samples/..."},
-	"taskstore/storetest":  {"taskstore", "taskstore/sqlstore"},
+	"taskstore/storetest":  {"migrations", "taskstore", "taskstore/sqlstore"},
 	"cmd":                  {"internal/command"},
 	"internal/command":     {"..."},
 	"e2e":                  {}, // its tests import what they need

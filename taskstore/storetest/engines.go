@@ -28,6 +28,12 @@ var Engines = []string{"sqlite", "mysql", "postgres"}
 // SHEAF_TEST_REQUIRE is set.
 func Config(t testing.TB, engine string) sqlstore.Config {
 	t.Helper()
+	return config(t, engine, "")
+}
+
+// config is Config with a clause of PostgreSQL's CREATE DATABASE.
+func config(t testing.TB, engine, clause string) sqlstore.Config {
+	t.Helper()
 	c := sqlstore.Config{Driver: engine, EventLag: -1, SampleAge: -1}
 	name := "sheaf_" + sheaf.NewID()
 	switch engine {
@@ -46,7 +52,7 @@ func Config(t testing.TB, engine string) sqlstore.Config {
 		if err != nil {
 			t.Fatalf("SHEAF_TEST_POSTGRES_DSN: %v", err)
 		}
-		create(t, "pgx", u.String(), "CREATE DATABASE "+name, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+		create(t, "pgx", u.String(), "CREATE DATABASE "+name+clause, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 		u.Path = "/" + name
 		c.DSN = u.String()
 	default:
@@ -55,17 +61,14 @@ func Config(t testing.TB, engine string) sqlstore.Config {
 	return c
 }
 
-// Open opens and migrates an empty database of the engine.
+// Open opens a database of the engine with empty tables.
 func Open(t testing.TB, engine string) *sqlstore.Store {
 	t.Helper()
-	s, err := sqlstore.Open(context.Background(), Config(t, engine))
+	s, err := sqlstore.Open(context.Background(), Migrated(t, engine))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(context.Background()); err != nil {
-		t.Fatal(err)
-	}
 	return s
 }
 

@@ -28,15 +28,12 @@ type Fixture struct {
 // New creates a Fixture.
 func New(t testing.TB, engine string) *Fixture {
 	t.Helper()
-	c := Config(t, engine)
+	c := Migrated(t, engine)
 	s, err := sqlstore.Open(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(context.Background()); err != nil {
-		t.Fatal(err)
-	}
 	driver, dsn := map[string]string{"sqlite": "sqlite", "mysql": "mysql", "postgres": "pgx"}[engine], c.DSN
 	if engine == "sqlite" {
 		dsn = "file:" + dsn + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(OFF)&_pragma=cache_size(-64000)"
