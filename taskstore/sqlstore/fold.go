@@ -357,23 +357,20 @@ func progressOfEach(docs []*documentRow, progress map[string]float64) (set strin
 func (s *folds) logDocuments(tx *gorm.DB, docs []*documentRow, state sheaf.DocumentState, progress map[string]float64) error {
 	latest, err := all[struct {
 		SubjectID string
-		Epoch, N  int64
-	}](tx, "SELECT subject_id, epoch, MAX(n) AS n FROM events WHERE subject_id IN ? AND kind=? GROUP BY subject_id, epoch", idsOf(docs), sheaf.EventDocument)
+		N         int64
+	}](tx, `SELECT e.subject_id, MAX(e.n) AS n FROM documents d JOIN events e ON e.subject_id=d.id AND e.epoch=d.gen AND e.kind=?
+		WHERE d.id IN ? GROUP BY e.subject_id`, sheaf.EventDocument, idsOf(docs))
 	if err != nil {
 		return err
 	}
-	type key struct {
-		id  string
-		gen int64
-	}
-	last := map[key]int64{}
+	next := map[string]int64{}
 	for _, l := range latest {
-		last[key{l.SubjectID, l.Epoch}] = l.N + 1
+		next[l.SubjectID] = l.N + 1
 	}
 	events := make([]eventRow, len(docs))
 	for i, d := range docs {
 		events[i] = eventRow{TenantID: d.TenantID, DatasetID: d.DatasetID, JobID: d.JobID, DocID: d.ID, Gen: d.Gen, SubjectID: d.ID, Epoch: int64(d.Gen),
-			Kind: sheaf.EventDocument, N: last[key{d.ID, int64(d.Gen)}], Detail: encode(sheaf.DocumentChange{State: state, Progress: progress[d.ID]})}
+			Kind: sheaf.EventDocument, N: next[d.ID], Detail: encode(sheaf.DocumentChange{State: state, Progress: progress[d.ID]})}
 	}
 	return s.insertEvents(tx, events...)
 }
