@@ -66,13 +66,9 @@ func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 // JobEnded reports whether Job would show a terminal state, at a fraction of its
 // cost: a waiter polls this, and calls Job once.
 func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
-	openUntil, err := one[int64](s.read(ctx), "job", id, "SELECT open_until FROM jobs WHERE id=? AND tenant_id=?", id, tenantID)
-	if err != nil || *openUntil != 0 {
-		return false, err
-	}
-	open, err := first[string](s.read(ctx), `SELECT g.doc_id FROM generations g JOIN documents d ON d.id=g.doc_id
-		WHERE g.job_id=? AND g.tenant_id=? AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+` LIMIT 1`, id, tenantID)
-	return err == nil && open == nil, err
+	open, err := one[bool](s.read(ctx), "job", id, `SELECT j.open_until<>0 OR EXISTS (SELECT 1 FROM generations g JOIN documents d ON d.id=g.doc_id
+		WHERE g.job_id=j.id AND g.tenant_id=j.tenant_id AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+`) FROM jobs j WHERE j.id=? AND j.tenant_id=?`, id, tenantID)
+	return err == nil && !*open, err
 }
 
 // Jobs lists the jobs selected by a filter. They have no usage, and their stages do
