@@ -50,8 +50,8 @@ if ! command -v "$(go env CC)" >/dev/null; then
   race=()
 fi
 # SQLite, its C library and its allocator are translated from C, and work in memory that the detector does not see:
-# instrumented they take four times the CPU and show nothing, nor do the checks of their pointers, which -race adds and
-# which take half as much again. The model of a fleet is one goroutine, and takes eight times.
+# instrumented they take four times the CPU and show nothing, nor do the checks of pointers that -race adds. The model
+# of a fleet is one goroutine, and takes eight times.
 [ ${#race[@]} -eq 0 ] || race+=(-gcflags={modernc.org/sqlite/lib,modernc.org/libc/...,modernc.org/memory/...}="-race=false -d=checkptr=0" -gcflags=sheaf/internal/capacity=-race=false)
 # No test builds anything while its clock runs: what starts the product as processes of its own finds it here. There are
 # two modes of building, with the race detector and as released, which lint and fuzzing share.
