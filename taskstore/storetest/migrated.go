@@ -89,13 +89,10 @@ var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// mysqlTable is a table of a template.
-type mysqlTable struct {
-	name   string
-	filled bool
-}
-
-var mysqlTemplate = sync.OnceValues(func() ([]mysqlTable, error) {
+// mysqlTemplate returns the statements that copy the template into the connection's
+// database, table by table: there are no foreign keys, triggers or views, which they
+// would leave out.
+var mysqlTemplate = sync.OnceValues(func() (statements []string, err error) {
 	c, err := mysqldriver.ParseDSN(os.Getenv("SHEAF_TEST_MYSQL_DSN"))
 	if err != nil {
 		return nil, err
@@ -108,14 +105,17 @@ var mysqlTemplate = sync.OnceValues(func() ([]mysqlTable, error) {
 	db.SetMaxOpenConns(1) // the lock is the connection's
 	// One process makes it while others wait. One that was killed has left a part.
 	name := templateName("mysql")
-	if _, err := db.Exec("DO GET_LOCK('sheaf_template', 60)"); err != nil {
+	var locked, whole bool
+	if err := db.QueryRow("SELECT COALESCE(GET_LOCK('sheaf_template', 60), 0)").Scan(&locked); err != nil {
 		return nil, err
 	}
-	var whole int
+	if !locked {
+		return nil, errors.New("the lock sheaf_template was not free for a minute")
+	}
 	if err := db.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema=? AND table_name='template_is_whole'", name).Scan(&whole); err != nil {
 		return nil, err
 	}
-	if whole == 0 {
+	if !whole {
 		if err := execAll(db, "DROP DATABASE IF EXISTS "+name, "CREATE DATABASE "+name); err != nil {
 			return nil, err
 		}
@@ -132,29 +132,20 @@ var mysqlTemplate = sync.OnceValues(func() ([]mysqlTable, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	var all []mysqlTable
 	for rows.Next() {
-		var t mysqlTable
-		if err := rows.Scan(&t.name); err != nil {
+		var table string
+		if err := rows.Scan(&table); err != nil {
 			return nil, err
 		}
-		all = append(all, t)
+		statements = append(statements,
+			"CREATE TABLE "+table+" LIKE "+name+"."+table,
+			"INSERT INTO "+table+" SELECT * FROM "+name+"."+table)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	for i := range all {
-		if err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM " + name + "." + all[i].name + ")").Scan(&all[i].filled); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return statements, rows.Err()
 })
 
-// copyMySQL copies the template table by table: there are no foreign keys, triggers
-// or views, which this would leave out.
 func copyMySQL(dsn string) error {
-	tables, err := mysqlTemplate()
+	statements, err := mysqlTemplate()
 	if err != nil {
 		return err
 	}
@@ -164,18 +155,7 @@ func copyMySQL(dsn string) error {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	template := templateName("mysql")
-	for _, t := range tables {
-		if err := execAll(db, "CREATE TABLE "+t.name+" LIKE "+template+"."+t.name); err != nil {
-			return err
-		}
-		if t.filled {
-			if err := execAll(db, "INSERT INTO "+t.name+" SELECT * FROM "+template+"."+t.name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return execAll(db, statements...)
 }
 
 var postgresTemplate = sync.OnceValues(func() (string, error) {
