@@ -30,8 +30,8 @@ var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// asset is a file. It is compressed for the first client that can read it so: to
-// compress all of them takes a quarter of the time in which a process starts.
+// asset is a file. It is compressed when it is first requested so: compressing all of
+// them took a quarter of a process's start.
 type asset struct {
 	mediaType, etag string
 	plain           []byte
@@ -64,7 +64,7 @@ var assets = sync.OnceValue(func() map[string]asset {
 		sum := sha256.Sum256(b)
 		all[strings.TrimPrefix(name, "static")] = asset{
 			types[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, b,
-			sync.OnceValue(func() []byte { return zip(b) }),
+			sync.OnceValue(func() []byte { return gzipped(b) }),
 		}
 		return nil
 	})
@@ -74,12 +74,12 @@ var assets = sync.OnceValue(func() map[string]asset {
 	return all
 })
 
-func zip(b []byte) []byte {
+func gzipped(b []byte) []byte {
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
 	_, err := w.Write(b)
 	if err = errors.Join(err, w.Close()); err != nil {
-		panic(err) // there is no error in memory
+		panic(err) // a buffer takes everything
 	}
 	return z.Bytes()
 }
