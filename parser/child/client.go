@@ -159,7 +159,7 @@ func (p *Pool) diagnose(ctx context.Context, c *process, began time.Time, cause 
 		return errClosed
 	}
 	p.count(func(s *Stats) { s.Crashes++ })
-	state := c.cmd.ProcessState.String()
+	state := c.state.String()
 	if !errors.Is(cause, io.EOF) {
 		state = cause.Error()
 	}
@@ -174,7 +174,7 @@ func (c *process) untold(why int32, began time.Time) time.Duration {
 	if why == killTimeout { // it kept others waiting, whatever it did
 		return time.Since(began)
 	}
-	if s := c.cmd.ProcessState; s != nil {
+	if s := c.state; s != nil {
 		return max(s.UserTime()+s.SystemTime()-c.spent, 0)
 	}
 	return 0

@@ -3,6 +3,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -40,3 +41,17 @@ func lockFolder(string) (*os.File, bool) { return nil, false }
 
 // ownTime is unknown here.
 func ownTime() time.Duration { return 0 }
+
+// launcher is not needed here: without namespaces, starting a process copies nothing
+// of the service.
+type launcher struct{}
+
+var errLauncher = errors.New("no launcher")
+
+func (p *Pool) startLaunched(command) (*os.Process, error) { return nil, errors.ErrUnsupported }
+
+func (p *Pool) endLauncher() {}
+
+func serveLauncher() int { return exitProtocol }
+
+func dieWithParent() error { return nil }

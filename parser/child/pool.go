@@ -158,6 +158,10 @@ type Pool struct {
 
 	confined     []Protection // as reported by the most recently started child; nil before the first
 	noNamespaces bool         // the system has refused them
+
+	// Owned by the spawner.
+	launcher   *launcher // nil while there is none
+	unlaunched bool      // none works here
 }
 
 // New creates a pool. No child is started before the first call.
@@ -211,6 +215,7 @@ func sweep(dir string) {
 func (p *Pool) spawner() {
 	defer p.done.Done()
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+	defer p.endLauncher()
 	for {
 		select {
 		case f := <-p.spawn:
@@ -242,9 +247,17 @@ func (p *Pool) janitor() {
 				idle = append(idle, c)
 			}
 		}
+		unused := len(p.children)+p.starting == 0
 		p.mu.Unlock()
 		for _, c := range idle {
 			c.end()
+		}
+		if len(idle) > 0 && unused {
+			select {
+			case p.spawn <- p.endLauncher:
+			case <-p.stop:
+				return
+			}
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sheaf"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ const (
 // process is a running child. Its fields belong to whoever marked it busy; kill and
 // gone may be called by anyone.
 type process struct {
-	cmd     *exec.Cmd
+	proc    *os.Process
 	pid     int
 	req     *bufio.Writer
 	reqFile *os.File
@@ -54,6 +53,7 @@ type process struct {
 
 	mu     sync.Mutex
 	reaped bool
+	state  *os.ProcessState // nil if unknown; set before exited is closed
 	why    int32
 	exited chan struct{}
 }
@@ -67,9 +67,29 @@ type childDoc struct {
 	opening time.Duration
 }
 
+// command is what a child is started with.
+type command struct {
+	args  []string
+	dir   string
+	env   []string
+	files []*os.File // its descriptors from 0
+}
+
 // start runs a child and waits for its hello.
 func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
+	c, err := p.startBy(ctx, env, true)
+	if errors.Is(err, errLauncher) {
+		c, err = p.startBy(ctx, env, false)
+	}
+	return c, err
+}
+
+// startBy is start by way of the launcher, or directly.
+func (p *Pool) startBy(ctx context.Context, env []string, launched bool) (*process, error) {
 	fail := func(err error) error {
+		if errors.Is(err, errLauncher) {
+			return err
+		}
 		return sheaf.FailRetryable(sheaf.CategoryInternal, "parser_start_failed", "The parser's process did not start: %v. Check memory and process limits.", err)
 	}
 	dir, err := os.MkdirTemp(p.root, "child-")
@@ -91,37 +111,37 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 		ans: bufio.NewReaderSize(ansR, 64<<10), ansFile: ansR,
 		docs: map[uint64]*childDoc{}, used: time.Now(), exited: make(chan struct{}),
 	}
-	command := func(namespaces bool) *exec.Cmd {
-		cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
-		cmd.Dir = dir
-		cmd.Env = p.childEnv(dir, env, namespaces)
-		cmd.Stderr = errW
-		cmd.ExtraFiles = []*os.File{reqR, ansW}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		closeAll(pipes[:]...)
+		_ = os.RemoveAll(dir)
+		return nil, fail(err)
+	}
+	as := func(namespaces bool) command {
+		files := []*os.File{null, null, errW, reqR, ansW}
 		if p.cfg.Program != nil {
-			cmd.ExtraFiles = append(cmd.ExtraFiles, p.cfg.Program)
+			files = append(files, p.cfg.Program)
 		}
-		cmd.SysProcAttr = isolate(namespaces, len(p.cfg.Ports) > 0)
-		return cmd
+		return command{p.cfg.Command, dir, p.childEnv(dir, env, namespaces), files}
 	}
 	started := make(chan error, 1)
 	select {
 	case p.spawn <- func() {
 		var err error
-		c.cmd, err = p.startConfined(command)
+		c.proc, err = p.startConfined(as, launched)
 		started <- err
 	}:
 		err = <-started
 	case <-p.stop:
 		err = errClosed
 	}
-	cmd := c.cmd
-	closeAll(reqR, ansW, errW)
+	closeAll(reqR, ansW, errW, null)
 	if err != nil {
 		closeAll(reqW, ansR, errR)
 		_ = os.RemoveAll(dir)
 		return nil, fail(err)
 	}
-	c.pid = cmd.Process.Pid
+	c.pid = c.proc.Pid
 	c.statm = openStatm(c.pid)
 	errDone := make(chan struct{})
 	go func() {
@@ -132,12 +152,12 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 	go func() {
 		waits := awaitExit(c.pid)
 		if !waits {
-			_ = cmd.Wait()
+			c.state, _ = c.proc.Wait()
 		}
 		c.mu.Lock()
 		if waits {
 			killGroup(c.pid) // and everything it started
-			_ = cmd.Wait()
+			c.state, _ = c.proc.Wait()
 		}
 		c.reaped = true
 		c.mu.Unlock()
@@ -190,22 +210,30 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 
 // startConfined starts a child in its own namespaces, or without if the system
 // refuses them. It runs on the spawner's thread.
-func (p *Pool) startConfined(command func(namespaces bool) *exec.Cmd) (*exec.Cmd, error) {
+func (p *Pool) startConfined(as func(namespaces bool) command, launched bool) (*os.Process, error) {
 	p.mu.Lock()
 	namespaces := p.cfg.Sandbox != SandboxOff && !p.noNamespaces
 	p.mu.Unlock()
 	if namespaces {
-		cmd := command(true)
-		if cmd.Start() == nil {
-			return cmd, nil
+		if launched {
+			started, err := p.startLaunched(as(true))
+			if err == nil || errors.Is(err, errLauncher) {
+				return started, err
+			}
+		}
+		if started, err := p.startDirectly(as(true), true); err == nil {
+			return started, nil
 		}
 	}
-	cmd := command(false)
-	err := cmd.Start()
+	started, err := p.startDirectly(as(false), false)
 	if err == nil && namespaces {
 		p.forgoNamespaces()
 	}
-	return cmd, err
+	return started, err
+}
+
+func (p *Pool) startDirectly(c command, namespaces bool) (*os.Process, error) {
+	return os.StartProcess(c.args[0], c.args, &os.ProcAttr{Dir: c.dir, Env: c.env, Files: c.files, Sys: isolate(namespaces, len(p.cfg.Ports) > 0)})
 }
 
 // forgoNamespaces starts later children without namespaces. It reports whether that
@@ -234,19 +262,24 @@ func (p *Pool) childEnv(dir string, added []string, namespaces bool) []string {
 	env := []string{
 		envSandbox + "=" + confine.encode(),
 		"SHEAF_WAZERO_CACHE=" + p.cfg.CacheDir,
-		envChild + "=1",
+		envChild + "=" + roleParser,
 		envFileBytes + "=" + strconv.FormatInt(p.cfg.MaxFileBytes, 10),
 		envNice + "=" + strconv.Itoa(p.cfg.Nice),
 		"TMPDIR=" + dir,
 		"GOMAXPROCS=1", // it does one thing at a time, and there is a child per CPU
 		"GOMEMLIMIT=" + strconv.FormatInt(p.cfg.MaxRSSBytes/2, 10),
 	}
+	return slices.Concat(env, passedOn(), added)
+}
+
+// passedOn returns what the pool's processes get of the service's environment.
+func passedOn() (env []string) {
 	for _, k := range []string{"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "SYSTEMROOT"} {
 		if v, ok := os.LookupEnv(k); ok {
 			env = append(env, k+"="+v)
 		}
 	}
-	return append(env, added...)
+	return env
 }
 
 func closeAll(fs ...*os.File) {

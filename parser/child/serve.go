@@ -27,6 +27,13 @@ const (
 	envChild     = "SHEAF_PARSE_CHILD"
 	envFileBytes = "SHEAF_PARSE_FILE_BYTES"
 	envNice      = "SHEAF_PARSE_NICE"
+	envParent    = "SHEAF_PARSE_PARENT" // pid of the service, set by the launcher
+)
+
+// Values of envChild.
+const (
+	roleParser   = "1"
+	roleLauncher = "launcher"
 )
 
 // Descriptors of the two pipes. Standard output is not used, so that a library that
@@ -73,14 +80,16 @@ type request struct {
 	limit time.Duration // after which the parent kills the child; 0 for none
 }
 
-// MaybeRun turns the process into a parser child if the pool started it, and
-// otherwise returns at once. It must be the first statement of main, and of
+// MaybeRun turns the process into a parser child or its launcher if the pool started
+// it, and otherwise returns at once. It must be the first statement of main, and of
 // TestMain in packages that use a pool, since the child is the same binary.
 func MaybeRun(formats []parser.Format) {
-	if os.Getenv(envChild) != "1" {
-		return
+	switch os.Getenv(envChild) {
+	case roleParser:
+		os.Exit(serve(parser.NewRegistry(formats...)))
+	case roleLauncher:
+		os.Exit(serveLauncher())
 	}
-	os.Exit(serve(parser.NewRegistry(formats...)))
 }
 
 // Exit codes of a child that exits on its own.
@@ -96,6 +105,10 @@ func serve(formats *parser.Registry) int {
 	limits, err := sandboxFromEnviron()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "the parser's process must be started by Sheaf:", err)
+		return exitProtocol
+	}
+	if err := dieWithParent(); err != nil {
+		fmt.Fprintln(os.Stderr, "the parser's process must end with Sheaf:", err)
 		return exitProtocol
 	}
 	if err := lowerPriority(nice); err != nil {
