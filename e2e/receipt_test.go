@@ -25,11 +25,12 @@ import (
 	"sheaf/taskstore"
 )
 
-// shortGrace lets late writers be over in a second or two.
+// shortGrace lets late writers be over in seconds. The lease outlasts the pauses of a
+// machine that runs many services at once.
 func shortGrace(c *config.Config) {
-	c.Executor.Heartbeat, c.Executor.Lease = config.Duration(300*time.Millisecond), config.Duration(time.Second)
+	c.Executor.Heartbeat, c.Executor.Lease = config.Duration(500*time.Millisecond), config.Duration(3*time.Second)
 	c.Webhooks.Hosts = []string{"127.0.0.1:1"}
-	c.Keeper.Grace = config.Duration(time.Second)
+	c.Keeper.Grace = c.Executor.Lease
 }
 
 // collecting looks for garbage all the time.
