@@ -398,6 +398,7 @@ func (s *changes) checkQuota(tx *gorm.DB, tenantID string, docs []taskstore.NewD
 // allowance returns what is left of a tenant's quota. If there is a limit, the
 // tenant's row is locked, so that two uploads cannot both take the last place.
 func (s *changes) allowance(tx *gorm.DB, tenantID string) (*allowance, error) {
+	s.room.forget(tenantID)
 	t, err := get(tx, "tenant", tenantID, tenantRow.toDomain, "id=?", tenantID)
 	if err != nil || t.Quota == (sheaf.Quota{}) {
 		return &allowance{}, err

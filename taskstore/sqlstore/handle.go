@@ -30,6 +30,7 @@ type handle struct {
 	damage       atomic.Pointer[string] // the error found in a damaged SQLite file; nil for a sound one
 	fuse         func() error           // set by BreakBefore
 	fleet        recent[int]            // the cap of tenants that have none of their own
+	room         uploadRooms            // what tenants hold, with their pending uploads
 }
 
 // zombieDelay is the delay before a deleted document is collected again: by then a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -71,35 +72,103 @@ func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, l
 }
 
 // checkUploadQuota rejects a file that would exceed the quota. checkQuota decides in
-// the end; this saves sending the bytes.
+// the end; this saves sending the bytes. It counts what the tenant holds once a
+// second: a folder of ten thousand files would otherwise read fifty million rows.
 func (s *uploads) checkUploadQuota(tx *gorm.DB, u taskstore.PartialUpload) error {
-	tenant, err := get(locked(tx), "tenant", u.TenantID, tenantRow.toDomain, "id=?", u.TenantID)
+	tenant, err := get(tx, "tenant", u.TenantID, tenantRow.toDomain, "id=?", u.TenantID)
 	if err != nil {
 		return err
 	}
-	coming, err := one[struct{ N, Bytes int64 }](tx, "sum", "", "SELECT COUNT(*) AS n, COALESCE(SUM(size), 0) AS bytes FROM uploads WHERE tenant_id=? AND job_id=''", u.TenantID)
-	if err != nil {
+	if s.room.take(u.TenantID, tenant.Quota, u.Size) {
+		return nil
+	}
+	if tenant, err = get(locked(tx), "tenant", u.TenantID, tenantRow.toDomain, "id=?", u.TenantID); err != nil {
 		return err
 	}
 	quota := tenant.Quota
-	var held sheaf.Quota
-	if quota != (sheaf.Quota{}) {
-		if held, err = quotaUsage(tx, u.TenantID, quota); err != nil {
-			return err
-		}
+	sum := "0" // k_upload_job has no sizes
+	if quota.Bytes > 0 {
+		sum = "COALESCE(SUM(size), 0)"
 	}
+	coming, err := one[struct{ N, Bytes int64 }](tx, "sum", "", "SELECT COUNT(*) AS n, "+sum+" AS bytes FROM uploads WHERE tenant_id=? AND job_id=''", u.TenantID)
+	if err != nil {
+		return err
+	}
+	held, err := quotaUsage(tx, u.TenantID, sheaf.Quota{Documents: quota.Documents, Bytes: quota.Bytes})
+	if err != nil {
+		return err
+	}
+	room := uploadRoom{quota, coming.N, int64(held.Documents), held.Bytes + coming.Bytes, time.Now()}
+	err = room.take(u.Size)
+	s.room.put(u.TenantID, room)
+	return err
+}
+
+// uploadRoom is what a tenant holds, with its pending uploads.
+type uploadRoom struct {
+	quota                     sheaf.Quota // under which it was counted
+	uploads, documents, bytes int64
+	counted                   time.Time
+}
+
+// roomFor is how long a count is used. Until then, uploads to other processes may
+// exceed a quota; their documents do not.
+const roomFor = time.Second
+
+// uploadRooms remembers what tenants hold. The zero value is ready to use.
+type uploadRooms struct {
+	mu      sync.Mutex
+	tenants map[string]uploadRoom
+}
+
+// maxRooms bounds the tenants that are remembered.
+const maxRooms = 1000
+
+func (r *uploadRooms) put(tenantID string, room uploadRoom) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tenants == nil || len(r.tenants) >= maxRooms {
+		r.tenants = map[string]uploadRoom{}
+	}
+	r.tenants[tenantID] = room
+}
+
+// forget drops a tenant whose documents are changing.
+func (r *uploadRooms) forget(tenantID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tenants, tenantID)
+}
+
+// take adds an upload to what the tenant holds. It reports whether it was counted
+// recently, under this quota, and has room.
+func (r *uploadRooms) take(tenantID string, quota sheaf.Quota, size int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room, ok := r.tenants[tenantID]
+	if !ok || room.quota != quota || time.Since(room.counted) > roomFor || room.take(size) != nil {
+		return false
+	}
+	r.tenants[tenantID] = room
+	return true
+}
+
+// take adds an upload of size bytes, or fails with ErrLimit and adds nothing.
+func (r *uploadRoom) take(size int64) error {
 	for _, q := range []struct {
 		what                 string
 		current, more, limit int64
 	}{
-		{"uploads that are not submitted", coming.N, 1, maxUploads},
-		{"documents, with those on their way,", int64(held.Documents) + coming.N, 1, int64(quota.Documents)},
-		{"bytes, with those on their way,", held.Bytes + coming.Bytes, u.Size, quota.Bytes},
+		{"uploads that are not submitted", r.uploads, 1, maxUploads},
+		{"documents, with those on their way,", r.documents + r.uploads, 1, int64(r.quota.Documents)},
+		{"bytes, with those on their way,", r.bytes, size, r.quota.Bytes},
 	} {
 		if q.limit > 0 && q.current+q.more > q.limit {
 			return limitFailure(q.what, q.current, q.more, q.limit)
 		}
 	}
+	r.uploads++
+	r.bytes += size
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,7 +121,26 @@ func testUploads(t *testing.T, b *bench) {
 	b.ok(err)
 	_, err = b.CreateUpload(b.ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 996}, time.Hour)
 	b.is(err, sheaf.ErrLimit)
-	b.newUpload(995)
+	last := b.newUpload(995)
+	more := taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 1}
+	_, err = b.CreateUpload(b.ctx, more, time.Hour)
+	b.is(err, sheaf.ErrLimit)
+	b.ok(b.DropUpload(b.ctx, b.tenant, last.ID))
+	_, err = b.CreateUpload(b.ctx, more, time.Hour) // there is room immediately
+	b.ok(err)
+	// A document that was created otherwise takes its place immediately.
+	held, err := b.QuotaUsage(b.ctx, b.tenant)
+	b.ok(err)
+	list, _, err = b.Uploads(b.ctx, b.tenant, b.dataset.ID, "", taskstore.Page{})
+	b.ok(err)
+	list = slices.DeleteFunc(list, func(u taskstore.PartialUpload) bool { return u.JobID != "" })
+	_, err = b.ChangeTenant(b.ctx, b.tenant, taskstore.TenantChange{Bytes: new(int64(0)), Documents: new(held.Documents + len(list) + 2)})
+	b.ok(err)
+	b.newUpload(1)
+	b.create("a.pdf")
+	more.ID, more.DocumentID = sheaf.NewID(), sheaf.NewID()
+	_, err = b.CreateUpload(b.ctx, more, time.Hour)
+	b.is(err, sheaf.ErrLimit)
 
 	// An expired upload ends immediately, and leaves its pieces to the collector later.
 	b.AdvanceClock(61 * time.Minute)
