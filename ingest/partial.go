@@ -34,17 +34,24 @@ const (
 )
 
 // BeginUpload registers a file that will arrive in pieces. Whatever can be rejected
-// without its bytes is rejected now.
-func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold bool) (*taskstore.PartialUpload, error) {
+// without its bytes is rejected now. With write, the caller is the upload's writer and
+// calls WriteUpload next: a small file takes one transaction less.
+func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold, write bool) (*taskstore.PartialUpload, error) {
 	if err := s.check(u); err != nil {
 		return nil, err
 	}
-	id := u.Origin.ID(dataset.TenantID, "upload", 0)
+	id, epoch := u.Origin.ID(dataset.TenantID, "upload", 0), int64(0)
+	if write {
+		epoch = 1
+	}
 	made, err := s.Catalog.CreateUpload(ctx, taskstore.PartialUpload{
-		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint,
+		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint, Epoch: epoch,
 		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Attributes: u.Attributes, Lane: u.Lane, Hold: hold, Job: u.Origin.Job, Header: header},
 	}, s.uploadLife())
 	if errors.Is(err, sheaf.ErrConflict) { // a repeated request with a key
+		if write {
+			return s.Catalog.ClaimUpload(ctx, dataset.TenantID, id, 0, s.uploadLife())
+		}
 		return s.Catalog.Upload(ctx, dataset.TenantID, id)
 	}
 	return made, err
@@ -52,15 +59,21 @@ func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upl
 
 func (s *Service) uploadLife() time.Duration { return cmp.Or(s.UploadLife, defaultUploadLife) }
 
-// AppendUpload stores the bytes of body after the first offset ones. It returns the
-// upload's progress even with an error: what arrived before a connection broke is
-// stored. With verify, nothing is stored unless it succeeds after the last byte; it
-// sees the bytes through the hash it was made with.
+// AppendUpload stores the bytes of body after the first offset ones, as WriteUpload
+// does.
 func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset int64, body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
 	u, err := s.Catalog.ClaimUpload(ctx, tenantID, id, offset, s.uploadLife())
 	if err != nil {
 		return nil, err
 	}
+	return s.WriteUpload(ctx, u, body, verify)
+}
+
+// WriteUpload stores the bytes of body after those that u has. The caller is u's
+// writer. It returns the upload's progress even with an error: what arrived before a
+// connection broke is stored. With verify, nothing is stored unless it succeeds after
+// the last byte; it sees the bytes through the hash it was made with.
+func (s *Service) WriteUpload(ctx context.Context, u *taskstore.PartialUpload, body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
 	w := &pieceWriter{s: s, u: u, atEnd: verify != nil, stored: *u}
 	if err := w.begin(ctx); err != nil {
 		return &w.stored, err
@@ -79,7 +92,7 @@ func (s *Service) AppendUpload(ctx context.Context, tenantID, id string, offset 
 			return &w.stored, err
 		}
 	}
-	err = w.end(settle)
+	err := w.end(settle)
 	return &w.stored, errors.Join(readErr, err)
 }
 

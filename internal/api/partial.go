@@ -309,14 +309,17 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	made, err := s.cfg.Ingest.BeginUpload(ctx, ds, u, fingerprint, withoutSecrets(r.Header.Get("Upload-Metadata")), hold)
+	sends := r.Header.Get("Content-Type") == tusMedia || size == 0
+	made, err := s.cfg.Ingest.BeginUpload(ctx, ds, u, fingerprint, withoutSecrets(r.Header.Get("Upload-Metadata")), hold, sends)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Location", "/v1/datasets/"+url.PathEscape(r.PathValue("ds"))+"/uploads/"+made.ID)
-	if r.Header.Get("Content-Type") == tusMedia || size == 0 {
+	if sends {
 		// If this is interrupted, PATCH continues it.
-		done, err := s.appendUpload(w, r, made.ID, 0)
+		done, err := s.receive(r, func(body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
+			return s.cfg.Ingest.WriteUpload(ctx, made, body, verify)
+		})
 		if done == nil {
 			return err
 		}
@@ -456,7 +459,9 @@ func (s *Server) patchUpload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	done, err := s.appendUpload(w, r, u.ID, offset)
+	done, err := s.receive(r, func(body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
+		return s.cfg.Ingest.AppendUpload(r.Context(), u.TenantID, u.ID, offset, body, verify)
+	})
 	if done != nil {
 		uploadHeaders(w, done)
 	}
@@ -470,9 +475,9 @@ func (s *Server) patchUpload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// appendUpload stores the body of a request. It returns nil if the upload's offset
+// receive has write store the body of a request. It returns nil if the upload's offset
 // is unknown.
-func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string, offset int64) (*taskstore.PartialUpload, error) {
+func (s *Server) receive(r *http.Request, write func(body io.Reader, verify func() error) (*taskstore.PartialUpload, error)) (*taskstore.PartialUpload, error) {
 	tenant := tenantOf(r.Context())
 	if !s.uploads.enter(tenant) {
 		return nil, tooManyUploads(s.uploads.most)
@@ -501,7 +506,7 @@ func (s *Server) appendUpload(w http.ResponseWriter, r *http.Request, id string,
 	if verify == nil && repeatsBody(r.Context()) {
 		verify = func() error { return nil } // compared at EOF: nothing of a different body is kept
 	}
-	u, err := s.cfg.Ingest.AppendUpload(r.Context(), tenantOf(r.Context()), id, offset, body, verify)
+	u, err := write(body, verify)
 	if err != nil && errors.Is(err, errLine) {
 		p := newProblem(400, "upload_broke_off", "the upload broke off; what came before is kept, go on at Upload-Offset")
 		p.Retryable = true

@@ -52,8 +52,9 @@ func (r uploadRow) toDomain(v vault) taskstore.PartialUpload {
 	return u
 }
 
-// CreateUpload registers a file to be uploaded. ErrLimit when the tenant's quota has
-// no room for it beside what it holds and its other pending uploads.
+// CreateUpload registers a file to be uploaded; with an Epoch, the caller is its first
+// writer. ErrLimit when the tenant's quota has no room for it beside what it holds and
+// its other pending uploads.
 func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, life time.Duration) (*taskstore.PartialUpload, error) {
 	if err := checkTexts("the upload's id", u.ID, 64, "the document's id", u.DocumentID, 64, "the fingerprint", u.Fingerprint, 128, "what is said about the file", encode(u.Spec), 4<<20); err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func (s *uploads) CreateUpload(ctx context.Context, u taskstore.PartialUpload, l
 		if err := s.checkUploadQuota(tx, u); err != nil {
 			return err
 		}
-		return tx.Model(&uploadRow{}).Create(columns{"id": u.ID, "tenant_id": u.TenantID, "dataset_id": u.DatasetID, "doc_id": u.DocumentID, "size": u.Size, "pieces": "[]", "hash": "",
+		return tx.Model(&uploadRow{}).Create(columns{"id": u.ID, "tenant_id": u.TenantID, "dataset_id": u.DatasetID, "doc_id": u.DocumentID, "size": u.Size, "pieces": "[]", "hash": "", "epoch": u.Epoch, "writing": flag(u.Epoch > 0),
 			"spec": s.vault.hide(u.TenantID, encode(u.Spec)), "fingerprint": u.Fingerprint, "created_at": gorm.Expr(s.now()), "expires_at": gorm.Expr(string(s.after(life)))}).Error
 	})
 	if err != nil {

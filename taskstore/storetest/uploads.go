@@ -99,6 +99,19 @@ func testUploads(t *testing.T, b *bench) {
 		t.Errorf("still bound to %q: %v", bound.JobID, err)
 	}
 
+	// Whoever creates an upload may be its first writer.
+	begun, err := b.CreateUpload(b.ctx, taskstore.PartialUpload{ID: sheaf.NewID(), TenantID: b.tenant, DatasetID: b.dataset.ID, DocumentID: sheaf.NewID(), Size: 5, Epoch: 1}, time.Hour)
+	b.ok(err)
+	next, err := b.ClaimUpload(b.ctx, b.tenant, begun.ID, 0, time.Hour)
+	b.ok(err)
+	if begun.Epoch != 1 || begun.NextPiece != 0 || next.NextPiece != 1 {
+		t.Errorf("the first writer has epoch %d and stores piece %d; the next one stores piece %d, want 1, 0 and 1", begun.Epoch, begun.NextPiece, next.NextPiece)
+	}
+	begun.Offset = 5
+	b.is(b.AdvanceUpload(b.ctx, begun, true), sheaf.ErrStale)
+	next.Offset = 5
+	b.ok(b.AdvanceUpload(b.ctx, next, true))
+
 	// Listing, another tenant, dropping.
 	list, _, err := b.Uploads(b.ctx, b.tenant, b.dataset.ID, "print", taskstore.Page{})
 	b.ok(err)
