@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,6 +102,11 @@ var errLauncher = errors.New("the process that starts parsers failed")
 
 // start has a child started.
 func (l *launcher) start(c command, network bool) (*os.Process, error) {
+	for _, text := range slices.Concat(c.args, c.env, []string{c.dir}) {
+		if !utf8.ValidString(text) { // JSON would change it
+			return nil, syscall.EILSEQ
+		}
+	}
 	request, err := json.Marshal(launch{c.args, c.dir, c.env, network})
 	if err != nil {
 		return nil, err
@@ -157,9 +163,9 @@ func (p *Pool) startLaunched(c command) (_ *os.Process, err error) {
 		if started, err = p.launcher.start(c, len(p.cfg.Ports) > 0); err == nil {
 			return started, nil
 		}
-		// What never worked will not: the command is another program, or CLONE_PARENT
-		// excludes a user namespace (Linux 3.8 to 3.11).
-		p.unlaunched = !p.launcher.proven && (errors.Is(err, errLauncher) || errors.Is(err, syscall.EINVAL))
+		// What never worked will not: the command is another program, CLONE_PARENT
+		// excludes a user namespace (Linux 3.8 to 3.11), or a path is not UTF-8.
+		p.unlaunched = !p.launcher.proven && (errors.Is(err, errLauncher) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EILSEQ))
 		p.endLauncher()
 		if !errors.Is(err, syscall.EPIPE) {
 			break
@@ -219,6 +225,11 @@ func (l launch) start(files []uintptr, parent int) launched {
 	if len(l.Args) == 0 || !filepath.IsAbs(l.Args[0]) {
 		return launched{Errno: syscall.EINVAL}
 	}
+	// Checked first: a child that fails between fork and exec stays a zombie until the
+	// service ends, because nobody learns its pid.
+	if err := errors.Join(unix.Access(l.Args[0], unix.X_OK), unix.Access(l.Dir, unix.X_OK)); err != nil {
+		return failed(err)
+	}
 	attr := isolate(true, l.Network)
 	attr.Cloneflags |= syscall.CLONE_PARENT
 	// Go compares the parent with the process that forks. The child asks for the
@@ -227,11 +238,17 @@ func (l launch) start(files []uintptr, parent int) launched {
 	pid, err := syscall.ForkExec(l.Args[0], l.Args, &syscall.ProcAttr{
 		Dir: l.Dir, Env: append(slices.Clip(l.Env), envParent+"="+strconv.Itoa(parent)), Files: files, Sys: attr,
 	})
-	var errno syscall.Errno
-	if err != nil && !errors.As(err, &errno) {
-		errno = syscall.EIO
+	if err != nil {
+		return failed(err)
 	}
-	return launched{pid, errno}
+	return launched{Pid: pid}
+}
+
+func failed(err error) launched {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return launched{Errno: errno}
+	}
+	return launched{Errno: syscall.EIO}
 }
 
 // dieWithParent has the kernel end a child of the launcher with the thread of the

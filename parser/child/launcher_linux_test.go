@@ -1,8 +1,10 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,6 +105,33 @@ func TestALauncherThatDiedIsReplaced(t *testing.T) {
 	}
 }
 
+func TestAChildThatCannotStartIsNoZombie(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	zombie := func() int {
+		pid, _ := syscall.Wait4(-1, nil, syscall.WNOHANG, nil) // 0 or an error for none
+		return max(pid, 0)
+	}
+	for zombie() > 0 { // left by the test of a service that dies
+	}
+	program := filepath.Join(t.TempDir(), "sheaf")
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	b, _, child := withLauncher(t, Config{Command: []string{program}})
+	if err := errors.Join(syscall.Kill(child, syscall.SIGKILL), os.Remove(program)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return !alive(child) })
+	_, err = b.parse(deadline(t, long), b.doc("a"), 1, 1)
+	failure(t, err, "parser_start_failed")
+	if pid := zombie(); pid > 0 {
+		t.Errorf("process %d has ended and nobody waits for it", pid)
+	}
+}
+
 // Starting parsers must not depend on a process that may hang.
 func TestALauncherThatHangsIsPassedBy(t *testing.T) {
 	b, launcher, child := withLauncher(t, Config{StartTimeout: 3 * time.Second})
@@ -139,4 +168,19 @@ func TestAStoppedChildDiesWithTheService(t *testing.T) {
 	close(pool.stop) // ends the spawner's thread, which to the kernel is their parent
 	pool.done.Wait()
 	until(t, func() bool { return !running(child) && (launcher == 0 || !running(launcher)) })
+}
+
+func TestAFolderWhoseNameIsNotUTF8IsNoObstacle(t *testing.T) {
+	pool, err := New(Config{Size: 1, TempDir: filepath.Join(t.TempDir(), "\xff")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	b := &bundle{t: t, pool: pool}
+	if _, err := pool.Protections(deadline(t, long)); err != nil { // starts a child
+		t.Fatal(err)
+	}
+	if launcher, unlaunched := b.launched(); launcher != 0 || !unlaunched && !pool.noNamespaces {
+		t.Errorf("there is a launcher, %d, or one is tried again", launcher)
+	}
 }
