@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+
+	"sheaf/taskstore"
 )
 
 // Explain is how the engine would answer a query on a connection of the store.
@@ -14,3 +16,8 @@ func (s *Store) Explain(ctx context.Context, query string) (string, error) {
 
 // FinishedQuery is the statement that finished reads with.
 func FinishedQuery(columns string) string { return finishedQuery(columns, "'parse'") }
+
+// FacetsApart is Facets with a statement for each list.
+func (s *Store) FacetsApart(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
+	return s.documents.facetsApart(ctx, tenantID, f)
+}

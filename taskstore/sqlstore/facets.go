@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,13 +45,126 @@ func (d dialect) issueOf() string    { return d.jsonText("failure", "code") }
 func (d dialect) languageOf() string { return d.jsonText("metadata", "language") }
 func (d dialect) tagOf() string      { return d.jsonText("attributes", taskstore.TagAttribute) }
 
-// Facets counts the documents selected by f by each facet. Every list is one
-// statement, which reads the dataset's rows once and returns a bounded number.
+// facetGroup is the documents that have the same values of everything that is
+// counted.
+type facetGroup struct {
+	State, MediaType, JobID, Language, Tag, Issue string
+
+	Documents int
+	Ended     int    // within the last minute
+	Oldest    string // id
+}
+
+// maxFacetGroups bounds the groups that are counted in one read. More means that
+// documents have tags or languages of their own.
+const maxFacetGroups = 10_000
+
+// Facets counts the documents selected by f by each facet. All lists come from one
+// read of the dataset's rows, which are grouped by all values; if these are too
+// many, each list is a read of its own. Either returns a bounded number of rows.
 func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
-	out := &taskstore.Facets{}
 	if len(f.IDs) > maxFilterIDs {
 		return nil, tooManyIDs(len(f.IDs))
 	}
+	whole := f
+	whole.States, whole.MediaTypes, whole.JobIDs, whole.Languages, whole.Tags, whole.Issues = nil, nil, nil, nil, nil, nil
+	groups, err := s.facetGroups(ctx, tenantID, whole)
+	if err != nil {
+		return nil, err
+	}
+	if len(groups) > maxFacetGroups {
+		return s.facetsApart(ctx, tenantID, f)
+	}
+	conditions := [...]struct {
+		of  func(*facetGroup) string
+		any []string
+	}{
+		facetState:    {func(g *facetGroup) string { return g.State }, texts(f.States)},
+		facetFormat:   {func(g *facetGroup) string { return g.MediaType }, f.MediaTypes},
+		facetJob:      {func(g *facetGroup) string { return g.JobID }, f.JobIDs},
+		facetLanguage: {func(g *facetGroup) string { return g.Language }, f.Languages},
+		facetTag:      {func(g *facetGroup) string { return g.Tag }, f.Tags},
+		facetIssue:    {func(g *facetGroup) string { return g.Issue }, f.Issues},
+	}
+	out := &taskstore.Facets{}
+	var lists [len(conditions)]map[string]*facetRow
+	for i := range lists {
+		lists[i] = map[string]*facetRow{}
+	}
+	for i := range groups {
+		g := &groups[i]
+		unmet, which := 0, 0
+		for k, c := range conditions {
+			if len(c.any) > 0 && !slices.Contains(c.any, c.of(g)) {
+				unmet, which = unmet+1, k
+			}
+		}
+		if unmet == 0 {
+			out.Documents += g.Documents
+		}
+		if unmet == 0 || unmet == 1 && which == facetState {
+			out.Ended += g.Ended
+		}
+		for k, c := range conditions {
+			value := c.of(g)
+			if value == "" || unmet > 1 || unmet == 1 && which != k {
+				continue
+			}
+			r := lists[k][value]
+			if r == nil {
+				r = &facetRow{Value: value, Sample: g.Oldest}
+				lists[k][value] = r
+			}
+			r.Documents += g.Documents
+			r.Sample = min(r.Sample, g.Oldest)
+			if g.State == string(sheaf.DocFailed) {
+				r.Part += g.Documents
+			}
+		}
+	}
+	list := func(of int, before func(a, b facetRow) int) []facetRow {
+		rows := make([]facetRow, 0, len(lists[of]))
+		for _, r := range lists[of] {
+			rows = append(rows, *r)
+		}
+		slices.SortFunc(rows, before)
+		return rows[:min(len(rows), taskstore.MaxFacets)]
+	}
+	most := func(a, b facetRow) int {
+		return cmp.Or(cmp.Compare(b.Documents, a.Documents), strings.Compare(a.Value, b.Value))
+	}
+	out.States, out.Formats = facets(list(facetState, most)), facets(list(facetFormat, most))
+	out.Languages, out.Tags = facets(list(facetLanguage, most)), facets(list(facetTag, most))
+	out.Jobs = facets(list(facetJob, func(a, b facetRow) int { return strings.Compare(b.Value, a.Value) }))
+	if out.Issues, err = s.issues(ctx, tenantID, list(facetIssue, most)); err != nil {
+		return nil, err
+	}
+	return out, s.nameJobs(ctx, tenantID, out.Jobs)
+}
+
+const (
+	facetState = iota
+	facetFormat
+	facetJob
+	facetLanguage
+	facetTag
+	facetIssue
+)
+
+// facetGroups returns one more than maxFacetGroups if there are more.
+func (s *documents) facetGroups(ctx context.Context, tenantID string, f taskstore.DocumentFilter) ([]facetGroup, error) {
+	w, nothing := s.selects(tenantID, f)
+	if nothing {
+		return nil, nil
+	}
+	return all[facetGroup](s.read(ctx), s.sql(fmt.Sprintf(`SELECT state, media_type, job_id, %s AS language, %s AS tag, %s AS issue, COUNT(*) AS documents,
+		SUM(CASE WHEN finished_at>@now-60000 AND state<>'canceled' THEN 1 ELSE 0 END) AS ended, MIN(id) AS oldest
+		FROM documents%s GROUP BY 1, 2, 3, 4, 5, 6 LIMIT %d`, s.d.languageOf(), s.d.tagOf(), s.d.issueOf(), w.String(), maxFacetGroups+1)), w.args...)
+}
+
+// facetsApart is Facets with a statement for each list.
+func (s *documents) facetsApart(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
+	out := &taskstore.Facets{}
 	// count returns the values of an expression and how many documents of g have each.
 	count := func(g taskstore.DocumentFilter, value, order, more string, args ...any) ([]facetRow, error) {
 		w, nothing := s.selects(tenantID, g)

@@ -161,8 +161,8 @@ func (r *uploadRoom) take(size int64) error {
 		current, more, limit int64
 	}{
 		{"uploads that are not submitted", r.uploads, 1, maxUploads},
-		{"documents, with those on their way,", r.documents + r.uploads, 1, int64(r.quota.Documents)},
-		{"bytes, with those on their way,", r.bytes, size, r.quota.Bytes},
+		{"documents (with those on their way)", r.documents + r.uploads, 1, int64(r.quota.Documents)},
+		{"bytes (with those on their way)", r.bytes, size, r.quota.Bytes},
 	} {
 		if q.limit > 0 && q.current+q.more > q.limit {
 			return limitFailure(q.what, q.current, q.more, q.limit)
