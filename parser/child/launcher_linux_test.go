@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // launched returns the pid of the pool's launcher, 0 for none, and whether none works.
@@ -82,7 +84,7 @@ func TestTheLaunchersChildrenAreThePools(t *testing.T) {
 }
 
 func TestTheLauncherEndsWithTheLastIdleChild(t *testing.T) {
-	b, launcher, _ := withLauncher(t, Config{IdleTimeout: 500 * time.Millisecond})
+	b, launcher, _ := withLauncher(t, Config{IdleTimeout: 2 * time.Second})
 	until(t, func() bool { return !alive(launcher) })
 	if again := b.child(); again == 0 {
 		t.Error("no child afterwards")
@@ -91,12 +93,11 @@ func TestTheLauncherEndsWithTheLastIdleChild(t *testing.T) {
 
 func TestALauncherThatDiedIsReplaced(t *testing.T) {
 	b, launcher, child := withLauncher(t, Config{})
-	for _, pid := range []int{launcher, child} {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		until(t, func() bool { return !running(pid) })
+	if err := errors.Join(syscall.Kill(launcher, syscall.SIGKILL), syscall.Kill(child, syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
 	}
+	awaitExit(launcher) // of all its threads: until then, its socket is open
+	until(t, func() bool { return !alive(child) })
 	if again := b.child(); again == child {
 		t.Error("the dead child has read the document")
 	}
@@ -134,8 +135,12 @@ func TestAChildThatCannotStartIsNoZombie(t *testing.T) {
 
 // Starting parsers must not depend on a process that may hang.
 func TestALauncherThatHangsIsPassedBy(t *testing.T) {
-	b, launcher, child := withLauncher(t, Config{StartTimeout: 3 * time.Second})
-	if err := syscall.Kill(launcher, syscall.SIGSTOP); err != nil {
+	b, launcher, child := withLauncher(t, Config{})
+	impatient := make(chan error, 1)
+	b.pool.spawn <- func() {
+		impatient <- unix.SetsockoptTimeval(int(b.pool.launcher.socket.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+	}
+	if err := errors.Join(<-impatient, syscall.Kill(launcher, syscall.SIGSTOP)); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
