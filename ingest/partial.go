@@ -34,27 +34,26 @@ const (
 )
 
 // BeginUpload registers a file that will arrive in pieces. Whatever can be rejected
-// without its bytes is rejected now. With write, the caller is the upload's writer and
-// calls WriteUpload next: a small file takes one transaction less.
-func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold, write bool) (*taskstore.PartialUpload, error) {
+// without its bytes is rejected now. With write, the caller becomes the upload's writer
+// unless an earlier request began it, which writer reports: a small file takes one
+// transaction less.
+func (s *Service) BeginUpload(ctx context.Context, dataset *sheaf.Dataset, u Upload, fingerprint, header string, hold, write bool) (made *taskstore.PartialUpload, writer bool, err error) {
 	if err := s.check(u); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	id, epoch := u.Origin.ID(dataset.TenantID, "upload", 0), int64(0)
 	if write {
 		epoch = 1
 	}
-	made, err := s.Catalog.CreateUpload(ctx, taskstore.PartialUpload{
+	made, err = s.Catalog.CreateUpload(ctx, taskstore.PartialUpload{
 		ID: id, TenantID: dataset.TenantID, DatasetID: dataset.ID, DocumentID: cmp.Or(u.ID, u.Origin.ID(dataset.TenantID, "document", 0)), Size: u.Size, Fingerprint: fingerprint, Epoch: epoch,
 		Spec: taskstore.UploadSpec{Name: CleanName(u.Name), MediaType: u.MediaType, Config: u.Config, Metadata: u.Metadata, Attributes: u.Attributes, Lane: u.Lane, Hold: hold, Job: u.Origin.Job, Header: header},
 	}, s.uploadLife())
 	if errors.Is(err, sheaf.ErrConflict) { // a repeated request with a key
-		if write {
-			return s.Catalog.ClaimUpload(ctx, dataset.TenantID, id, 0, s.uploadLife())
-		}
-		return s.Catalog.Upload(ctx, dataset.TenantID, id)
+		made, err = s.Catalog.Upload(ctx, dataset.TenantID, id)
+		return made, false, err
 	}
-	return made, err
+	return made, write, err
 }
 
 func (s *Service) uploadLife() time.Duration { return cmp.Or(s.UploadLife, defaultUploadLife) }

@@ -694,6 +694,12 @@ func TestKeysOfUploadsInPieces(t *testing.T) {
 		t.Errorf("the same again: %s %s %v", again.Status, repeated, again.Header)
 	}
 
+	// A first try that stored bytes and could not answer: they can be found.
+	k.exec("UPDATE idempotency SET answer='', lease_until=0")
+	if resp, answer := create("12345"); resp.StatusCode != 409 || resp.Header.Get("Location") != first.Header.Get("Location") {
+		t.Errorf("after a try that did not answer: %s %s %v, want 409 and the address of the upload", resp.Status, answer, resp.Header)
+	}
+
 	// A first try that read its bytes and could not store them.
 	k.exec("UPDATE idempotency SET answer='', lease_until=0")
 	k.exec("UPDATE uploads SET stored=0, pieces='[]', hash=''")

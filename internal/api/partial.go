@@ -310,7 +310,7 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	sends := r.Header.Get("Content-Type") == tusMedia || size == 0
-	made, err := s.cfg.Ingest.BeginUpload(ctx, ds, u, fingerprint, withoutSecrets(r.Header.Get("Upload-Metadata")), hold, sends)
+	made, writer, err := s.cfg.Ingest.BeginUpload(ctx, ds, u, fingerprint, withoutSecrets(r.Header.Get("Upload-Metadata")), hold, sends)
 	if err != nil {
 		return err
 	}
@@ -318,6 +318,9 @@ func (s *Server) createUpload(w http.ResponseWriter, r *http.Request) error {
 	if sends {
 		// If this is interrupted, PATCH continues it.
 		done, err := s.receive(r, func(body io.Reader, verify func() error) (*taskstore.PartialUpload, error) {
+			if !writer {
+				return s.cfg.Ingest.AppendUpload(ctx, made.TenantID, made.ID, 0, body, verify)
+			}
 			return s.cfg.Ingest.WriteUpload(ctx, made, body, verify)
 		})
 		if done == nil {
