@@ -98,7 +98,7 @@ func (l *launcher) end() {
 
 // errLauncher says that the launcher failed after it was asked: a child may exist
 // that has the files.
-var errLauncher = errors.New("the process that starts parsers failed")
+var errLauncher = errors.New("the launcher of parsers failed")
 
 // start has a child started.
 func (l *launcher) start(c command, network bool) (*os.Process, error) {
@@ -170,6 +170,9 @@ func (p *Pool) startLaunched(c command) (_ *os.Process, err error) {
 		if !errors.Is(err, syscall.EPIPE) {
 			break
 		}
+	}
+	if p.unlaunched || errors.Is(err, errLauncher) {
+		p.note(fmt.Sprintf("parsers are started by the service itself, which slows it down if it holds much memory: %v", err))
 	}
 	return nil, err
 }

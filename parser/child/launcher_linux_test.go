@@ -135,7 +135,8 @@ func TestAChildThatCannotStartIsNoZombie(t *testing.T) {
 
 // Starting parsers must not depend on a process that may hang.
 func TestALauncherThatHangsIsPassedBy(t *testing.T) {
-	b, launcher, child := withLauncher(t, Config{})
+	noted := make(chan string, 1)
+	b, launcher, child := withLauncher(t, Config{Noted: func(text string) { noted <- text }})
 	impatient := make(chan error, 1)
 	b.pool.spawn <- func() {
 		impatient <- unix.SetsockoptTimeval(int(b.pool.launcher.socket.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
@@ -152,6 +153,14 @@ func TestALauncherThatHangsIsPassedBy(t *testing.T) {
 	}
 	if alive(launcher) {
 		t.Error("the launcher that hangs is still there")
+	}
+	select {
+	case text := <-noted:
+		if !strings.Contains(text, errLauncher.Error()) {
+			t.Errorf("noted: %s", text)
+		}
+	default:
+		t.Error("the log does not say that the launcher failed")
 	}
 }
 

@@ -2,7 +2,6 @@ package child
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -62,12 +61,7 @@ func keepPipes(fds ...int) {
 // pid and process group cannot be reused in the meantime. It returns false if that
 // is not possible.
 func awaitExit(pid int) bool {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return err == nil
-		}
-	}
+	return again(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) }) == nil
 }
 
 // lockFolder locks a folder for the lifetime of this process; held is false when

@@ -87,9 +87,6 @@ func (p *Pool) start(ctx context.Context, env []string) (*process, error) {
 // startBy is start by way of the launcher, or directly.
 func (p *Pool) startBy(ctx context.Context, env []string, launched bool) (*process, error) {
 	fail := func(err error) error {
-		if errors.Is(err, errLauncher) {
-			return err
-		}
 		return sheaf.FailRetryable(sheaf.CategoryInternal, "parser_start_failed", "The parser's process did not start: %v. Check memory and process limits.", err)
 	}
 	dir, err := os.MkdirTemp(p.root, "child-")
@@ -139,6 +136,9 @@ func (p *Pool) startBy(ctx context.Context, env []string, launched bool) (*proce
 	if err != nil {
 		closeAll(reqW, ansR, errR)
 		_ = os.RemoveAll(dir)
+		if errors.Is(err, errLauncher) {
+			return nil, err
+		}
 		return nil, fail(err)
 	}
 	c.pid = c.proc.Pid
