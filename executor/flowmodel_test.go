@@ -421,7 +421,7 @@ func (m *flowModel) feed(t *rapid.T) {
 					return err
 				}
 				if n == 1 {
-					if err := m.Store.MarkEnqueued(ctx, []sheaf.Hint{h}); err != nil {
+					if _, err := m.Store.MarkEnqueued(ctx, []sheaf.Hint{h}, ""); err != nil {
 						return err
 					}
 				}

@@ -6,6 +6,9 @@ import (
 	"sheaf"
 )
 
+// QueueRunsKey is the Meta key of the queue's run ids as last noted, by lane, as JSON.
+const QueueRunsKey = "queue_incarnation"
+
 // DeadLetterFilter selects dead tasks; empty fields select all.
 type DeadLetterFilter struct {
 	IDs        []string

@@ -79,6 +79,8 @@ var mutants = []mutant{
 		"./internal/search", ".", nil},
 	{"run id: a queue that lost its memory is fed again", `(len\(\w+\) > 0) \{`, `$1 && false {`,
 		"./internal/keeper", ".", nil},
+	{"run id: a hint that the queue has lost is not marked late", `(value\(\w+\)) == \w+`, `$1 == $1`,
+		"./taskstore/sqlstore", "TestContract/sqlite", nil},
 	{"fold: the end of the last task is not left for later", "AND \\w+\\.` \\+ \\w+ \\+ ` AND (\\w+\\.kind)", `AND $1`,
 		"./taskstore/sqlstore", "TestContract/sqlite", nil},
 	{"capacity: what a cap withheld is read again when it has headroom", `if (\w+)\..* \{`, `if $1.hints == nil {`,

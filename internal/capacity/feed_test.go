@@ -86,23 +86,23 @@ func (p *pending) Publish(_ context.Context, tenant string, _ sheaf.Lane, hints 
 	return len(hints), nil
 }
 
-func (p *pending) Meta(context.Context, string) (string, error)                 { return "", nil }
-func (p *pending) SetShare(context.Context, string, int, int) error             { return nil }
-func (p *pending) MarkEnqueued(context.Context, []sheaf.Hint) error             { return nil }
-func (p *pending) RunIDs(context.Context) (map[sheaf.Lane]string, error)        { return nil, nil }
-func (p *pending) Changes(context.Context) <-chan struct{}                      { return nil }
-func (p *pending) Notify(context.Context) error                                 { return nil }
-func (p *pending) Reconcile(context.Context, map[string][]string) error         { return nil }
-func (p *pending) Running(context.Context) (map[string][]string, error)         { return nil, nil }
-func (p *pending) WakeParked(context.Context, int) (int, error)                 { return 0, nil }
-func (p *pending) RollUp(context.Context) (int, error)                          { return 0, nil }
-func (p *pending) Reap(context.Context, taskstore.ReapPolicy, int) (int, error) { return 0, nil }
-func (p *pending) HardCancel(context.Context, time.Duration, int) (int, error)  { return 0, nil }
-func (p *pending) PurgeDeleted(context.Context, int) (int, error)               { return 0, nil }
-func (p *pending) ExpireUploads(context.Context, int) (int, error)              { return 0, nil }
-func (p *pending) CloseIdleJobs(context.Context, int) (int, error)              { return 0, nil }
-func (p *pending) Garbage(context.Context, int) ([]taskstore.Garbage, error)    { return nil, nil }
-func (p *pending) Fold(context.Context, int, time.Duration) (int, bool, error)  { return 0, false, nil }
+func (p *pending) Meta(context.Context, string) (string, error)                     { return "", nil }
+func (p *pending) SetShare(context.Context, string, int, int) error                 { return nil }
+func (p *pending) MarkEnqueued(context.Context, []sheaf.Hint, string) (bool, error) { return true, nil }
+func (p *pending) RunIDs(context.Context) (map[sheaf.Lane]string, error)            { return nil, nil }
+func (p *pending) Changes(context.Context) <-chan struct{}                          { return nil }
+func (p *pending) Notify(context.Context) error                                     { return nil }
+func (p *pending) Reconcile(context.Context, map[string][]string) error             { return nil }
+func (p *pending) Running(context.Context) (map[string][]string, error)             { return nil, nil }
+func (p *pending) WakeParked(context.Context, int) (int, error)                     { return 0, nil }
+func (p *pending) RollUp(context.Context) (int, error)                              { return 0, nil }
+func (p *pending) Reap(context.Context, taskstore.ReapPolicy, int) (int, error)     { return 0, nil }
+func (p *pending) HardCancel(context.Context, time.Duration, int) (int, error)      { return 0, nil }
+func (p *pending) PurgeDeleted(context.Context, int) (int, error)                   { return 0, nil }
+func (p *pending) ExpireUploads(context.Context, int) (int, error)                  { return 0, nil }
+func (p *pending) CloseIdleJobs(context.Context, int) (int, error)                  { return 0, nil }
+func (p *pending) Garbage(context.Context, int) ([]taskstore.Garbage, error)        { return nil, nil }
+func (p *pending) Fold(context.Context, int, time.Duration) (int, bool, error)      { return 0, false, nil }
 func (p *pending) WatchClock(context.Context) (time.Time, time.Duration, error) {
 	return time.Now(), 0, nil
 }

@@ -36,8 +36,14 @@ func (k *Keeper) feed(ctx context.Context) (int, error) {
 		fed, headroom := k.publish(ctx, slice.Hints, away)
 		// A crash here publishes the same hints again: the claim refuses an extra hint,
 		// but a missing one would be lost.
-		if marking := k.cfg.Store.MarkEnqueued(ctx, fed); marking != nil {
-			return 0, marking
+		marked, failed := k.cfg.Store.MarkEnqueued(ctx, fed, k.noted)
+		if failed != nil {
+			return 0, failed
+		}
+		if !marked {
+			// Another keeper leads as well, and has fed or is feeding these tasks again.
+			k.knownRuns = nil
+			return 0, nil
 		}
 		all, most, k.fedTo = all+len(fed), max(most, headroom), slice.Next
 		if k.fedTo == "" || len(away) == len(sheaf.Lanes) {

@@ -50,9 +50,9 @@ func (b *backlog) Publish(_ context.Context, _ string, _ sheaf.Lane, hints []she
 	return n, nil
 }
 
-func (b *backlog) MarkEnqueued(context.Context, []sheaf.Hint) error {
+func (b *backlog) MarkEnqueued(context.Context, []sheaf.Hint, string) (bool, error) {
 	time.Sleep(3 * time.Millisecond)
-	return nil
+	return true, nil
 }
 
 func (b *backlog) take() {

@@ -130,6 +130,7 @@ type Keeper struct {
 	shared     map[string]taskstore.TenantLoad
 	sharedWith map[sheaf.Lane]string
 	knownRuns  map[sheaf.Lane]string // run ids that the store keeps; nil until read in this term
+	noted      string                // the same as the store has them
 	fedTo      string                // the tenant where the last run stopped, "" if it reached the end
 	fedAt      time.Time
 	emptyIn    time.Duration // how soon the fullest window will be half empty, 0 if unknown
@@ -460,10 +461,6 @@ func (k *Keeper) step(ctx context.Context, l *loop) (int, error) {
 	return l.step(ctx)
 }
 
-// runIDKey is the meta key under which the store keeps the queue's run ids as last
-// fed, by lane, as JSON.
-const runIDKey = "queue_incarnation"
-
 // notice makes the store forget what it fed to lanes whose memory the queue has lost
 // since the last check by any keeper. Lanes whose engine is down are left alone.
 func (k *Keeper) notice(ctx context.Context) error {
@@ -473,25 +470,23 @@ func (k *Keeper) notice(ctx context.Context) error {
 	}
 	known := k.knownRuns
 	if known == nil {
-		text, err := k.cfg.Store.Meta(ctx, runIDKey)
+		text, err := k.cfg.Store.Meta(ctx, taskstore.QueueRunsKey)
 		if err != nil {
 			return err
 		}
-		known = map[sheaf.Lane]string{}
+		k.noted, known = text, map[sheaf.Lane]string{}
 		_ = json.Unmarshal([]byte(text), &known) // unreadable means unknown
 	}
 	k.knownRuns = nil // until all below has worked
 	// guard: run id: a queue that lost its memory is fed again
 	if lost := unlike(known, now); len(lost) > 0 {
-		n, err := k.cfg.Store.ForgetEnqueued(ctx, lost)
+		maps.Copy(known, now)
+		b, _ := json.Marshal(known) // plain strings always encode
+		n, err := k.cfg.Store.ForgetEnqueued(ctx, lost, string(b))
 		if err != nil {
 			return err
 		}
-		maps.Copy(known, now)
-		b, _ := json.Marshal(known) // plain strings always encode
-		if err := k.cfg.Store.SetMeta(ctx, runIDKey, string(b)); err != nil {
-			return err
-		}
+		k.noted = string(b)
 		k.cfg.Log.Info("the queue is new or has lost its memory; feeding it again", "lanes", lost, "pending", n)
 	}
 	k.knownRuns = known

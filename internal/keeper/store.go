@@ -35,15 +35,16 @@ type Shares interface {
 type Hints interface {
 	// Feedable reads a slice of the backlog: the tenants after after.
 	Feedable(ctx context.Context, after string, window int, requeueAfter time.Duration) (taskstore.FeedSlice, error)
-	MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error
-	ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (int, error)
+	// MarkEnqueued reports whether runs are those that ForgetEnqueued last noted; if
+	// not, nothing is marked.
+	MarkEnqueued(ctx context.Context, hints []sheaf.Hint, runs string) (bool, error)
+	ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane, runs string) (int, error)
 	Running(ctx context.Context) (map[string][]string, error)
 }
 
 // Meta stores the queue's bookkeeping.
 type Meta interface {
 	Meta(ctx context.Context, key string) (string, error)
-	SetMeta(ctx context.Context, key, value string) error
 }
 
 // Lifecycle makes the transitions of tasks and documents that executors do not.

@@ -119,25 +119,28 @@ func checkCalls(t *testing.T, f *storetest.Fixture) {
 			}
 			return err
 		},
-		"roll-up":       func() error { _, err := s.RollUp(ctx); return err },
-		"stats":         func() error { _, err := s.Stats(ctx, d.Tenant, 60, 1); return err },
-		"running":       func() error { _, err := s.HardCancel(ctx, time.Minute, 100); return err },
-		"generations":   func() error { _, err := s.Generations(ctx, d.Tenant, d.ID); return err },
-		"ledger":        func() error { _, err := s.UnitLedger(ctx, d.Tenant, d.ID, 1); return err },
-		"dead letters":  func() error { _, _, err := s.DeadLetters(ctx, "t7", taskstore.DeadLetterFilter{}, page); return err },
-		"live results":  func() error { _, err := s.LiveResults(ctx, "", "", 100); return err },
-		"visible":       func() error { _, err := s.Visible(ctx, d.Tenant, []string{"r1", "r2"}); return err },
-		"references":    func() error { _, err := s.References(ctx, []string{"r1"}, []string{d.ID}); return err },
-		"results":       func() error { _, err := s.ResultsOf(ctx, []string{d.ID}); return err },
-		"garbage":       func() error { _, err := s.Garbage(ctx, 100); return err },
-		"receipts":      func() error { _, _, err := s.Receipts(ctx, d.Tenant, "", page); return err },
-		"dataset rest":  func() error { _, _, err := s.DatasetRest(ctx, d.Tenant, d.Dataset); return err },
-		"open tasks":    func() error { _, _, err := s.OpenTasks(ctx, d.Tenant, []string{d.ID}); return err },
-		"run forecast":  func() error { _, err := s.RunForecast(ctx, d.Tenant, d.Dataset, sheaf.KindRaptor, true); return err },
-		"unserved":      func() error { _, err := s.UnservedPools(ctx, time.Minute); return err },
-		"promote":       func() error { _, err := s.PromoteDue(ctx, 100); return err },
-		"wake":          func() error { _, err := s.WakeParked(ctx, 100); return err },
-		"mark enqueued": func() error { return s.MarkEnqueued(ctx, []sheaf.Hint{{TaskID: tasks[1].ID}}) },
+		"roll-up":      func() error { _, err := s.RollUp(ctx); return err },
+		"stats":        func() error { _, err := s.Stats(ctx, d.Tenant, 60, 1); return err },
+		"running":      func() error { _, err := s.HardCancel(ctx, time.Minute, 100); return err },
+		"generations":  func() error { _, err := s.Generations(ctx, d.Tenant, d.ID); return err },
+		"ledger":       func() error { _, err := s.UnitLedger(ctx, d.Tenant, d.ID, 1); return err },
+		"dead letters": func() error { _, _, err := s.DeadLetters(ctx, "t7", taskstore.DeadLetterFilter{}, page); return err },
+		"live results": func() error { _, err := s.LiveResults(ctx, "", "", 100); return err },
+		"visible":      func() error { _, err := s.Visible(ctx, d.Tenant, []string{"r1", "r2"}); return err },
+		"references":   func() error { _, err := s.References(ctx, []string{"r1"}, []string{d.ID}); return err },
+		"results":      func() error { _, err := s.ResultsOf(ctx, []string{d.ID}); return err },
+		"garbage":      func() error { _, err := s.Garbage(ctx, 100); return err },
+		"receipts":     func() error { _, _, err := s.Receipts(ctx, d.Tenant, "", page); return err },
+		"dataset rest": func() error { _, _, err := s.DatasetRest(ctx, d.Tenant, d.Dataset); return err },
+		"open tasks":   func() error { _, _, err := s.OpenTasks(ctx, d.Tenant, []string{d.ID}); return err },
+		"run forecast": func() error { _, err := s.RunForecast(ctx, d.Tenant, d.Dataset, sheaf.KindRaptor, true); return err },
+		"unserved":     func() error { _, err := s.UnservedPools(ctx, time.Minute); return err },
+		"promote":      func() error { _, err := s.PromoteDue(ctx, 100); return err },
+		"wake":         func() error { _, err := s.WakeParked(ctx, 100); return err },
+		"mark enqueued": func() error {
+			_, err := s.MarkEnqueued(ctx, []sheaf.Hint{{TaskID: tasks[1].ID}}, "")
+			return err
+		},
 		"pause and resume a job": func() error {
 			_, err := s.SetPaused(ctx, d.Tenant, taskstore.PauseScope{JobID: d.Job}, true)
 			if err == nil {

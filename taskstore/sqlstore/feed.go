@@ -391,8 +391,11 @@ func (s *feed) feedRows(ctx context.Context, tenants []string, most int, where s
 
 // MarkEnqueued records that a queue holds the hints. A task claimed since its hint
 // was read (its epoch has moved on) is unchanged: its hint is spent, and if it is
-// pending again it needs another.
-func (s *feed) MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error {
+// pending again it needs another. It reports false, and records no more, if runs are
+// not the queue's run ids that ForgetEnqueued last noted: another keeper has noticed
+// that the queue lost its memory, perhaps of these hints.
+func (s *feed) MarkEnqueued(ctx context.Context, hints []sheaf.Hint, runs string) (bool, error) {
+	same := true
 	byEpoch := map[int64][]string{} // nearly all have epoch 0: they were never claimed
 	for _, h := range hints {
 		byEpoch[h.Epoch] = append(byEpoch[h.Epoch], h.TaskID)
@@ -400,24 +403,33 @@ func (s *feed) MarkEnqueued(ctx context.Context, hints []sheaf.Hint) error {
 	for epoch, all := range byEpoch {
 		for ids := range chunks(sortedUnique(all)) {
 			err := s.tx(ctx, func(tx *gorm.DB) error {
+				noted, err := first[string](tx, "SELECT v FROM queue_meta WHERE k=?"+s.d.share, taskstore.QueueRunsKey)
+				// guard: run id: a hint that the queue has lost is not marked late
+				if same = value(noted) == runs; err != nil || !same {
+					return err
+				}
 				return tx.Exec(s.sql("UPDATE tasks SET enqueued_at=@now WHERE id IN ? AND state='pending' AND epoch=?"), ids, epoch).Error
 			})
-			if err != nil {
-				return err
+			if err != nil || !same {
+				return false, err
 			}
 		}
 	}
-	return nil
+	return true, nil
 }
 
-// ForgetEnqueued marks every pending task fed to one of the lanes as not enqueued:
-// the queue lost its memory of them. It reads the whole backlog once; a queue rarely
-// loses its memory.
-func (s *feed) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane) (n int, err error) {
+// ForgetEnqueued marks every pending task fed to one of the lanes as not enqueued,
+// since the queue lost its memory of them, and notes the queue's new run ids. It reads
+// the whole backlog once; a queue rarely loses its memory.
+func (s *feed) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane, runs string) (n int, err error) {
 	if len(lanes) == 0 {
 		return 0, nil
 	}
 	err = s.tx(ctx, func(tx *gorm.DB) (err error) {
+		// First, so that no mark made for the former run ids lands behind the update.
+		if err := insertRows(tx, "queue_meta", []string{"k", "v"}, [][]any{{taskstore.QueueRunsKey, runs}}, s.d.upsert("k", "v")); err != nil {
+			return err
+		}
 		n, err = exec(tx, "UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0 AND "+fedTo+" IN ?", lanes)
 		return err
 	})

@@ -92,6 +92,7 @@ func Run(t *testing.T, engine string) {
 		{"AheadIsOfOneMoment", aheadAtOnce},
 		{"AgedTasksMoveUp", aging},
 		{"SpentHintIsNotEnqueued", spentHint},
+		{"LostHintIsNotEnqueued", lostHint},
 		{"PromoteDueInBatches", promote},
 		{"FairnessIsOfWhatWasServedLately", fairness},
 		{"WorkForLaterWaits", scheduled},
@@ -385,7 +386,7 @@ func snoozeAndRelease(f *Fixture) {
 	f.Refused(id, sheaf.TaskRetryWait)
 	f.OK(promoteAll(f))
 	t = f.Claim(id, "w")
-	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{{TaskID: id}}))
+	f.Enqueued(sheaf.Hint{TaskID: id})
 	f.OK(f.Store.Release(ctx, t.Held()))
 	f.Stale(f.Store.Release(ctx, t.Held()))
 	f.InState(id, sheaf.TaskPending)
@@ -1395,25 +1396,25 @@ func feed(f *Fixture) {
 	}
 	first := fed(time.Minute)
 	want(f, "feedable", len(first), 12)
-	f.OK(f.Store.MarkEnqueued(ctx, first[:6]))
+	f.Enqueued(first[:6]...)
 	want(f, "feedable with six enqueued", len(fed(time.Minute)), 6)
 	f.Claim(first[0].TaskID, "w")
 	want(f, "feedable after a claim freed a place", len(fed(time.Minute)), 7)
 	f.Store.AdvanceClock(2 * time.Minute)
 	want(f, "feedable when the queue has long said nothing", len(fed(time.Minute)), 12)
-	n, err := f.Store.ForgetEnqueued(ctx, nil)
+	n, err := f.Store.ForgetEnqueued(ctx, nil, "none")
 	f.OK(err)
 	want(f, "forgotten of no lane", n, 0)
 	inLane := map[sheaf.Lane]int{}
 	for _, h := range first[1:6] {
 		inLane[h.Lane]++
 	}
-	n, err = f.Store.ForgetEnqueued(ctx, []sheaf.Lane{first[1].Lane})
+	n, err = f.Store.ForgetEnqueued(ctx, []sheaf.Lane{first[1].Lane}, "one")
 	f.OK(err)
 	if want(f, "forgotten of one lane", n, inLane[first[1].Lane]); n == 0 || n == 5 {
 		f.T.Fatalf("of the lanes %v one was to be forgotten", inLane)
 	}
-	n, err = f.Store.ForgetEnqueued(ctx, sheaf.Lanes[:])
+	n, err = f.Store.ForgetEnqueued(ctx, sheaf.Lanes[:], "all")
 	f.OK(err)
 	want(f, "forgotten of all lanes", n, 5-inLane[first[1].Lane])
 	want(f, "feedable after the queue lost its memory", len(fed(time.Hour)), 12)
@@ -1498,7 +1499,7 @@ func spentHint(f *Fixture) {
 	i := slices.IndexFunc(hints, func(h sheaf.Hint) bool { return h.TaskID == id })
 	hint := hints[i]
 	f.OK(f.Store.Release(ctx, f.Claim(id, "w").Held()))
-	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{hint}))
+	f.Enqueued(hint)
 	again := f.Feedable(10, time.Minute)
 	if !slices.ContainsFunc(again, func(h sheaf.Hint) bool { return h.TaskID == id }) {
 		f.T.Error("a task whose hint is spent is not fed again")
@@ -1508,10 +1509,34 @@ func spentHint(f *Fixture) {
 	want(f, "running after a release", len(running["t"]), 0)
 }
 
+// lostHint: a keeper publishes a hint and stalls. The queue loses its memory, another
+// keeper notices, and only then the first records that the queue holds the hint.
+func lostHint(f *Fixture) {
+	d := f.Document("t")
+	id := f.Plan(d, Parse(1)...)[0].ID
+	_, err := f.Store.ForgetEnqueued(ctx, sheaf.Lanes[:], "before")
+	f.OK(err)
+	hints := slices.DeleteFunc(f.Feedable(10, time.Minute), func(h sheaf.Hint) bool { return h.TaskID != id })
+	want(f, "feedable", len(hints), 1)
+	_, err = f.Store.ForgetEnqueued(ctx, sheaf.Lanes[:], "after")
+	f.OK(err)
+	marked, err := f.Store.MarkEnqueued(ctx, hints, "before")
+	f.OK(err)
+	want(f, "marked for a queue without memory of it", marked, false)
+	want(f, "enqueued", f.Int("SELECT COUNT(*) FROM tasks WHERE enqueued_at<>0"), 0)
+	f.Enqueued(hints...)
+	want(f, "enqueued again", f.Int("SELECT COUNT(*) FROM tasks WHERE enqueued_at<>0"), 1)
+	_, err = f.Store.ForgetEnqueued(ctx, nil, "unchanged")
+	f.OK(err)
+	runs, err := f.Store.Meta(ctx, taskstore.QueueRunsKey)
+	f.OK(err)
+	want(f, "run ids", runs, "after")
+}
+
 func promote(f *Fixture) {
 	d := f.Document("t")
 	tasks := f.Plan(d, Parse(25)...)
-	f.OK(f.Store.MarkEnqueued(ctx, []sheaf.Hint{{TaskID: tasks[0].ID}}))
+	f.Enqueued(sheaf.Hint{TaskID: tasks[0].ID})
 	f.Exec("UPDATE tasks SET state='retry_wait' WHERE kind='parse'")
 	for _, wanted := range []int{10, 10, 5, 0} {
 		n, err := f.Store.PromoteDue(ctx, 10)

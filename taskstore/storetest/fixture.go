@@ -255,6 +255,16 @@ func (f *Fixture) Feedable(window int, requeueAfter time.Duration) (all []sheaf.
 	}
 }
 
+// Enqueued marks hints as published, and fails if the store refuses it.
+func (f *Fixture) Enqueued(hints ...sheaf.Hint) {
+	f.T.Helper()
+	runs, err := f.Store.Meta(ctx, taskstore.QueueRunsKey)
+	f.OK(err)
+	marked, err := f.Store.MarkEnqueued(ctx, hints, runs)
+	f.OK(err)
+	want(f, "marked as enqueued", marked, true)
+}
+
 // Finalizer finds the finalize task of a document, which Fold must have created.
 func (f *Fixture) Finalizer(doc string) string {
 	f.T.Helper()
