@@ -110,6 +110,7 @@ var measures = []measure{
 	{[]string{"watchers"}, func(ctx context.Context, b *bench) error { return b.watchers(ctx) }},
 	{[]string{"promotion"}, func(ctx context.Context, b *bench) error { return b.promotion(ctx) }},
 	{[]string{"upload.tiny"}, func(ctx context.Context, b *bench) error { return b.tinyUploads(ctx) }},
+	{[]string{"notes"}, func(ctx context.Context, b *bench) error { return b.notes(ctx) }},
 	{[]string{"queue.first"}, func(ctx context.Context, b *bench) error { return b.firstHint(ctx) }},
 	{[]string{"fold"}, func(ctx context.Context, b *bench) error { return b.fold(ctx) }},
 	{[]string{"facades.tika", "facades.docling", "facades.openwebui", "facades.openai", "facades.ragflow"}, func(ctx context.Context, b *bench) error { return b.facades(ctx) }},

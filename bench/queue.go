@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -253,6 +256,55 @@ func (b *bench) tinyUploads(ctx context.Context) error {
 			}
 		}
 		b.atLeast("upload.tiny", median(rates), "files/s", 300, fmt.Sprintf("%d text files of 200 bytes in one request on the default, until the answer; rounds %.0f; load %s", files, rates, load()))
+		return nil
+	})
+}
+
+// note is a Markdown file of about 1,000 bytes: a title and paragraphs of its own.
+func (b *bench) note() file {
+	b.texts++
+	r := rand.New(rand.NewPCG(7, uint64(b.texts)))
+	var text strings.Builder
+	fmt.Fprintf(&text, "# Note %d\n", b.texts)
+	for text.Len() < 1000 {
+		text.WriteString("\n")
+		for range 40 {
+			fmt.Fprintf(&text, "%s%s ", syllables[r.IntN(len(syllables))], syllables[r.IntN(len(syllables))])
+		}
+		text.WriteString("\n")
+	}
+	return file{name: fmt.Sprintf("note%d.md", b.texts), open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(text.String()[:1000])), nil
+	}}
+}
+
+// notes measures how fast the default makes small files searchable: one job, from
+// the first byte of the upload until every note is published, with vectors.
+func (b *bench) notes(ctx context.Context) error {
+	const files, rounds = 1000, 3
+	return b.served(ctx, "notes", func(s *server) error {
+		var rates, costs []float64
+		for range rounds {
+			var set []file
+			for range files {
+				set = append(set, b.note())
+			}
+			cpu, begun := cpuTime(s.pid()), time.Now()
+			job, err := s.upload(ctx, sheaf.ParseConfig{}, set...)
+			if err != nil {
+				return err
+			}
+			if job, err = s.ended(ctx, job.ID); err != nil {
+				return err
+			}
+			if job.Documents.ByState[sheaf.DocSucceeded] != files {
+				return fmt.Errorf("%d of %d notes are searchable: %v", job.Documents.ByState[sheaf.DocSucceeded], files, job.Documents.ByState)
+			}
+			rates = append(rates, files/time.Since(begun).Seconds())
+			costs = append(costs, 1e3*(cpuTime(s.pid())-cpu).Seconds()/files)
+		}
+		b.atLeast("notes.rate", median(rates), "files/s", 500, fmt.Sprintf("%d Markdown files of 1,000 bytes in one job on the default, until all are searchable; rounds %.0f; load %s", files, rates, load()))
+		b.tell("notes.cpu", median(costs), "CPU-ms/file", fmt.Sprintf("of the service and what it starts; rounds %.1f", costs))
 		return nil
 	})
 }
