@@ -207,6 +207,15 @@ type StageTime struct {
 	MS      int64  `json:"ms"`
 }
 
+// Took is when the last stage ended, since the claim.
+func (r *TaskResult) Took() time.Duration {
+	var end int64
+	for _, s := range r.Stages {
+		end = max(end, s.StartMS+s.MS)
+	}
+	return time.Duration(end) * time.Millisecond
+}
+
 // costTime is the processor time that a cost of 1 covers: a page with text takes
 // less.
 const costTime = 10 * time.Millisecond
@@ -245,6 +254,7 @@ type NewTask struct {
 	OnFailure string      // OnFailureSkip, OnFailureDefault or ""
 	DependsOn []string    // ids of tasks in the same or an earlier insert; unfinished ones park the task
 	Done      *TaskResult // not nil: the task is inserted done, listing an existing range result
+	Ran       bool        // Done was produced by the attempt that inserts the task
 }
 
 // Hint says that a task may be claimable. It is not authoritative: a hint may be

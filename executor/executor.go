@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -162,6 +163,7 @@ type Executor struct {
 	parse    *queue.Slots // tasks in each of these stages
 	embed    *queue.Slots
 	index    *semaphore.Weighted
+	running  *atomic.Int64       // tasks in a processor
 	runs     *semaphore.Weighted // runs over datasets
 	calls    *semaphore.Weighted
 }
@@ -171,7 +173,7 @@ func New(cfg Config) *Executor {
 	cfg.setDefaults()
 	weight := queue.WeightOf(cfg.Tenants)
 	e := &Executor{
-		breakers: guard(&cfg, cfg.Log, weight), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store),
+		breakers: guard(&cfg, cfg.Log, weight), cfg: cfg, loaders: &sync.Map{}, services: &services{breakers: map[string]*serviceBreaker{}}, outlines: newOutlines(cfg.Store), running: &atomic.Int64{},
 		recent: &recent{store: cfg.Store, docs: map[string]recentDoc{}},
 		parse:  queue.NewSlots(cfg.ParseSlots, weight), embed: queue.NewSlots(cfg.EmbedSlots, weight), index: semaphore.NewWeighted(int64(cfg.IndexSlots)), runs: semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0), minRuns))), calls: semaphore.NewWeighted(Calls),
 	}
@@ -198,20 +200,25 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 	}
 	if e.cfg.Planner != nil {
 		processors[sheaf.KindPlan] = worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-			done, err := e.cfg.Planner.Process(e.withSlots(ctx, t), t)
-			if err == nil {
-				e.outlines.planned(t, done.Spawn)
-			}
-			return done, err
+			return e.processPlan(ctx, t)
 		})
 	}
 	for kind := range e.cfg.Runs {
 		processors[kind] = e.pinned((*Executor).processRun)
 	}
 	for kind, p := range processors {
-		processors[kind] = metered(p)
+		processors[kind] = e.counted(metered(p))
 	}
 	return processors
+}
+
+// counted counts the tasks in p, all of which may write to the index.
+func (e *Executor) counted(p worker.Processor) worker.Processor {
+	return worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+		e.running.Add(1)
+		defer e.running.Add(-1)
+		return p.Process(ctx, t)
+	})
 }
 
 // metered tells the worker the processor time of p's requests to parsers.

@@ -27,6 +27,11 @@ func (e *Executor) processFinalize(ctx context.Context, t *sheaf.Task) (done tas
 	if err != nil {
 		return done, err
 	}
+	return e.finalize(ctx, t, doc, tasks)
+}
+
+// finalize is processFinalize for a document and its tasks, all terminal.
+func (e *Executor) finalize(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, tasks []sheaf.Task) (done taskstore.Completion, err error) {
 	if again := e.reread(t, tasks); len(again) > 0 {
 		e.cfg.Log.DebugContext(ctx, "ranges are read again beside the pages around them", "ranges", len(again))
 		return taskstore.Completion{Stitch: again}, nil
@@ -79,9 +84,12 @@ func foundBy(tasks []sheaf.Task) map[string]string {
 // placeEdits applies users' edits of the document's chunks to the generation being
 // published.
 func (e *Executor) placeEdits(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, tasks []sheaf.Task, p *taskstore.Publication) error {
-	all, err := e.cfg.Store.Edits(ctx, t.TenantID, t.DocumentID)
-	if err != nil {
-		return err
+	var all []taskstore.ChunkEdit
+	var err error
+	if t.Generation > 1 { // only what was published can be edited
+		if all, err = e.cfg.Store.Edits(ctx, t.TenantID, t.DocumentID); err != nil {
+			return err
+		}
 	}
 	p.EditsVersion = taskstore.EditsVersion(all)
 	if len(all) == 0 || p.State == sheaf.DocFailed {

@@ -604,7 +604,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 				leave()
 			}
 		})
-		return e.cfg.Index.Write(index.WithConcurrency(ctx, e.cfg.IndexSlots), entriesOf(t.TenantID, doc, chunks, vectors))
+		return e.cfg.Index.Write(index.WithConcurrency(ctx, int(e.running.Load())), entriesOf(t.TenantID, doc, chunks, vectors))
 	})
 }
 

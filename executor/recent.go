@@ -46,13 +46,18 @@ func (r *recent) document(ctx context.Context, t *sheaf.Task) (*sheaf.Document, 
 	if err != nil {
 		return nil, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
+	r.know(t, doc, now)
+	return doc, nil
+}
+
+// know remembers the document of a task, as read at a time.
+func (r *recent) know(t *sheaf.Task, doc *sheaf.Document, read time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.docs) >= maxRecents {
 		clear(r.docs)
 	}
-	r.docs[key] = recentDoc{doc, now}
-	return doc, nil
+	r.docs[outlineKey(t)] = recentDoc{doc, read}
 }
 
 // documents lists the documents that are held.

@@ -11,10 +11,11 @@ type Completion struct {
 	Result  sheaf.TaskResult
 	Plan    *sheaf.PlanResult // of a plan task
 	Spawn   []sheaf.NewTask   // inserted in the same transaction; conflicts on (document, generation, kind, node, range) are ignored
-	Publish *Publication      // of a finalize task
+	Publish *Publication      // of a finalize task, or of a plan task whose spawned tasks are all done
 	Stitch  []Stitch          // of a finalize task, in place of Publish
 	Last    []sheaf.NewTask   // likewise: tasks over the whole document, after which the generation is finalized again
 	Run     *RunEnd           // of the task of a run over a dataset
+	Remains bool              // the attempt may have begun a range result that no task lists
 
 	// CanWait is how long the write may be delayed, so that it shares a transaction
 	// with claims and completions arriving meanwhile; 0 for none.

@@ -469,7 +469,13 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		done.CanWait = endWait
 	}
 	defer endSpan(err) // with the processor's outcome, after it is written
-	w.charge(ctx, a, sheaf.Beyond(t.Cost, spent))
+	ran := 0           // cost of the tasks that ran within this one
+	for _, s := range done.Spawn {
+		if s.Ran {
+			ran += s.Cost
+		}
+	}
+	w.charge(ctx, a, ran+sheaf.Beyond(t.Cost+ran, spent))
 	worked()
 
 	// This must be written even while the executor stops.
@@ -495,6 +501,12 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		w.cfg.Observe.Finished(t.Kind, state, time.Since(begun))
 		if state == sheaf.TaskDone {
 			w.cfg.Observe.Produced(t.Kind, done.Result)
+			for _, s := range done.Spawn {
+				if s.Ran { // within this task
+					w.cfg.Observe.Finished(s.Kind, sheaf.TaskDone, s.Done.Took())
+					w.cfg.Observe.Produced(s.Kind, *s.Done)
+				}
+			}
 		}
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
 	}
@@ -588,7 +600,8 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 		return sheaf.TaskCanceled, errEnded
 	case err == nil:
 		if err = w.complete(end, claim, done); err == nil {
-			if len(done.Spawn)+len(done.Stitch)+len(done.Last) > 0 || t.Kind == sheaf.KindDataflow {
+			open := slices.ContainsFunc(done.Spawn, func(s sheaf.NewTask) bool { return s.Done == nil })
+			if open || len(done.Stitch)+len(done.Last) > 0 || t.Kind == sheaf.KindDataflow {
 				_ = w.cfg.Queue.Notify(end) // best effort: the next poll finds the tasks anyway
 			}
 			return sheaf.TaskDone, nil

@@ -761,3 +761,52 @@ func TestTaskIsChargedTheTimeBeyondItsCost(t *testing.T) {
 		expect(t, charges, "charge drawing 12", "charge scan 299", "charge failure 6000") // small sums together
 	})
 }
+
+// A task that ran others within it is charged and counted for these, too.
+func TestTasksWithinATaskAreChargedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &ends{}
+		spent := map[string]time.Duration{"small": 30 * time.Millisecond, "slow": 500 * time.Millisecond}
+		r := startWith(t, func(c *Config) {
+			c.Observe, c.Workers = seen, 1
+			for name, d := range spent {
+				c.Processors[sheaf.TaskKind(name)] = ProcessorFunc(func(ctx context.Context, _ *sheaf.Task) (done taskstore.Completion, err error) {
+					Spend(ctx, d)
+					result := sheaf.TaskResult{Chunks: 3, Stages: []sheaf.StageTime{{Name: "parse", StartMS: 1, MS: 20}, {Name: "chunk", StartMS: 21, MS: 4}}}
+					done.Spawn = []sheaf.NewTask{{Kind: sheaf.KindParse, Cost: 20, Done: &result, Ran: true}, {Kind: sheaf.KindIndex, Cost: 100, Done: &result}}
+					return done, nil
+				})
+			}
+		}, map[sheaf.TaskKind]func(ctx context.Context) error{}, "small")
+		time.Sleep(time.Second)
+		r.queue.offer("slow")
+		time.Sleep(time.Second)
+		r.finish()
+		var charges []string
+		for _, line := range r.queue.log {
+			if strings.HasPrefix(line, "charge") {
+				charges = append(charges, line)
+			}
+		}
+		expect(t, charges, "charge small 20", "charge slow 50")
+		expect(t, seen.said, "parse done 25ms 3 chunks", "parse done 25ms 3 chunks", "slow done 0s 0 chunks", "small done 0s 0 chunks")
+	})
+}
+
+// ends is an Observer of tasks that are done.
+type ends struct {
+	noObserver
+	took map[sheaf.TaskKind]time.Duration
+	said []string
+}
+
+func (e *ends) Finished(kind sheaf.TaskKind, _ sheaf.TaskState, took time.Duration) {
+	if e.took == nil {
+		e.took = map[sheaf.TaskKind]time.Duration{}
+	}
+	e.took[kind] = took
+}
+
+func (e *ends) Produced(kind sheaf.TaskKind, r sheaf.TaskResult) {
+	e.said = append(e.said, fmt.Sprintf("%s done %v %d chunks", kind, e.took[kind], r.Chunks))
+}

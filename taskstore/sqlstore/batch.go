@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"gorm.io/gorm"
+
 	"sheaf"
 	"sheaf/internal/batching"
 	"sheaf/taskstore"
@@ -56,6 +58,7 @@ type tasks struct {
 	*folds
 	deletions
 	writes *batching.Group[write, answer]
+	wholes *batching.Group[whole, error] // of documents that their plans publish; nil where each has its own transaction
 }
 
 func newTasks(h *handle, f *folds, d deletions) *tasks {
@@ -65,6 +68,9 @@ func newTasks(h *handle, f *folds, d deletions) *tasks {
 		writes.Concurrency, writes.MinBatch = writeConcurrency, minBatch
 	}
 	s.writes = batching.New(writes, s.runBatch)
+	if h.d.name == "sqlite" {
+		s.wholes = batching.New(batching.Config[whole]{Max: maxWholes, Timeout: batchTimeout}, s.completeWholes)
+	}
 	return s
 }
 
@@ -80,6 +86,10 @@ func (s *tasks) Claim(ctx context.Context, taskID, workerID string, lease time.D
 // A completion that affects more than its task has its own transaction.
 func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil || len(done.Stitch) > 0 || len(done.Last) > 0 || done.Run != nil {
+		if s.wholes != nil && done.Plan != nil && done.Publish != nil {
+			failed, err := s.wholes.Do(ctx, whole{c, &done})
+			return cmp.Or(err, failed)
+		}
 		return s.completeWide(ctx, c, done)
 	}
 	a, err := s.writes.DoWithin(ctx, write{done: &Finished{Claim: c, Result: done.Result}}, done.CanWait)
@@ -93,6 +103,40 @@ func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Comp
 		}
 	}
 	return nil
+}
+
+// whole is a completion that plans, reads and publishes a document.
+type whole struct {
+	claim sheaf.Claim
+	done  *taskstore.Completion
+}
+
+// maxWholes is how many of them share a transaction.
+const maxWholes = 32
+
+// completeWholes writes completions in one transaction: with SQLite, which has one
+// writer, a commit costs as much as a document's other statements. If one fails,
+// each is written alone.
+func (s *tasks) completeWholes(ctx context.Context, batch []whole) []error {
+	errs := make([]error, len(batch))
+	err := s.tx(ctx, func(tx *gorm.DB) error {
+		for _, w := range batch {
+			if err := s.completeIn(tx, w.claim, w.done); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && len(batch) > 1 && mayBeOnes(err) {
+		for i, w := range batch {
+			errs[i] = s.completeWide(ctx, w.claim, *w.done)
+		}
+		return errs
+	}
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
 }
 
 // answer is the outcome of a write.

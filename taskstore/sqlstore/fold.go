@@ -54,6 +54,12 @@ func extra(kind sheaf.TaskKind) bool {
 // notCounted lists, for SQL, the kinds that do not count towards completion.
 const notCounted = "('finalize','raptor','graphrag','mindmap')"
 
+// noneOpen selects documents of whose newest generation every counted task has
+// ended.
+//
+// guard: finalize guard: every task has ended
+const noneOpen = "NOT EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=documents.id AND t.gen=documents.gen AND t.kind NOT IN " + notCounted + " AND t." + isOpen + ")"
+
 // Fold updates documents whose tasks changed: state, progress, counts, and the
 // finalize task of complete ones. A running document with tasks left that was
 // updated less than apart ago is deferred; later reports that there is one, or one
@@ -413,11 +419,9 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 	}
 	set, args := progressOfEach(docs, progress)
 	ids := idsOf(docs)
-	// guard: finalize guard: every task has ended
 	if won, err = exec(tx, s.sql("UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress="+set+`, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
-		WHERE id IN ? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND NOT EXISTS (
-			SELECT 1 FROM tasks t WHERE t.doc_id=documents.id AND t.gen=documents.gen AND t.kind NOT IN `+notCounted+` AND t.`+isOpen+`)`),
+		WHERE id IN ? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND `+noneOpen),
 		append(args, ids)...); err != nil || won == 0 {
 		return 0, err
 	}

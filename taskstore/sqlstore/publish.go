@@ -18,8 +18,11 @@ import (
 // holds only for the finalize task of the latest decision that the generation is
 // complete.
 func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.Publication) error {
+	planned := t.Kind == string(sheaf.KindPlan)
 	var payload taskstore.FinalizePayload
-	if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
+	if planned {
+		payload.FinalizeEpoch = doc.FinEpoch
+	} else if err := json.Unmarshal([]byte(t.Payload), &payload); err != nil {
 		return fmt.Errorf("%w: payload of finalize task %s: %v", sheaf.ErrInvalid, t.ID, err)
 	}
 	live := p.State == sheaf.DocSucceeded || p.State == sheaf.DocPartiallySucceeded
@@ -28,6 +31,8 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	}
 	if unchanged, err := s.placeEdits(tx, t, p); err != nil {
 		return err
+	} else if !unchanged && planned {
+		return fmt.Errorf("%w: document %s was edited", sheaf.ErrStale, t.DocID)
 	} else if !unchanged {
 		return s.reopen(tx, t, doc, payload.FinalizeEpoch)
 	}
@@ -43,8 +48,13 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 			args = append(args, metadata)
 		}
 	}
+	decided := "state='finalizing'"
+	if planned { // this decides as well
+		set += ", fin_epoch=fin_epoch+1"
+		decided = "state IN ('unstarted','queued','running') AND " + noneOpen
+	}
 	// guard: finalize guard: only the latest decision publishes
-	n, err := exec(tx, s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND state='finalizing' AND fin_epoch=? AND deleted_at=0"),
+	n, err := exec(tx, s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND "+decided+" AND fin_epoch=? AND deleted_at=0"),
 		append(args, t.DocID, t.Gen, payload.FinalizeEpoch)...)
 	if err != nil {
 		return err

@@ -275,7 +275,7 @@ var rangeGarbage = []string{"tenant_id", "doc_id", "range_id", "artifact_key", "
 // attemptGarbage is the garbage entry of the range result that an attempt at a task
 // may have begun.
 func (s *handle) attemptGarbage(t *taskRow, epoch int64) [][]any {
-	if !t.hasRange() {
+	if !t.hasRange() && t.Kind != string(sheaf.KindPlan) { // the plan of a small document reads it, too
 		return nil
 	}
 	rangeID := sheaf.RangeID(t.ID, epoch)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,57 +89,109 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 // do: either they see the tasks spawned here, or this sees that the work was
 // canceled.
 func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
-	return s.tx(ctx, func(tx *gorm.DB) error {
-		doc, err := s.lockDocumentOf(tx, c.TaskID)
+	return s.tx(ctx, func(tx *gorm.DB) error { return s.completeIn(tx, c, &done) })
+}
+
+func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completion) error {
+	doc, err := s.lockDocumentOf(tx, c.TaskID)
+	if err != nil {
+		return err
+	}
+	tasks, err := s.lockTasks(tx, []string{c.TaskID})
+	if err != nil {
+		return err
+	}
+	row := tasks[c.TaskID]
+	if err := row.end(c, done.Result); err != nil {
+		return err
+	}
+	var end script
+	s.saveEnded(&end, []*taskRow{row})
+	if err := end.exec(tx); err != nil {
+		return err
+	}
+	if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
+		return err
+	}
+	if done.Plan != nil {
+		if err := s.writePlan(tx, row, done.Plan); err != nil {
+			return err
+		}
+	}
+	events := []eventRow{row.doneEvent(done.Result)}
+	if spawn := done.Spawn; len(spawn) > 0 {
+		if done.Plan != nil && done.Publish != nil {
+			if doc == nil {
+				return fmt.Errorf("%w: document %s does not exist", sheaf.ErrStale, row.DocID)
+			}
+			spawn = append(slices.Clone(spawn), finalized(doc))
+		}
+		base := row.base()
+		base.Canceled = row.CancelRequestedAt != 0 ||
+			doc != nil && (doc.State == string(sheaf.DocCanceling) || doc.State == string(sheaf.DocCanceled))
+		if err := s.insertTasks(tx, base, spawn); err != nil {
+			return err
+		}
+		ran, err := s.saveRan(tx, row, spawn)
 		if err != nil {
 			return err
 		}
-		tasks, err := s.lockTasks(tx, []string{c.TaskID})
-		if err != nil {
+		events = append(events, ran...)
+	}
+	if done.Remains {
+		if err := insertRows(tx, "garbage", rangeGarbage, s.attemptGarbage(row, c.Epoch), ""); err != nil {
 			return err
 		}
-		row := tasks[c.TaskID]
-		if err := row.end(c, done.Result); err != nil {
+	}
+	if done.Publish != nil {
+		if err := s.publish(tx, row, doc, *done.Publish); err != nil {
 			return err
 		}
-		var end script
-		s.saveEnded(&end, []*taskRow{row})
-		if err := end.exec(tx); err != nil {
+	}
+	if len(done.Stitch) > 0 || len(done.Last) > 0 {
+		if err := s.stitch(tx, row, doc, done.Stitch, done.Last); err != nil {
 			return err
 		}
-		if err := s.wakeChildren(tx, []*taskRow{row}); err != nil {
+	}
+	if done.Run != nil {
+		if err := s.endRun(tx, row, done.Run); err != nil {
 			return err
 		}
-		if done.Plan != nil {
-			if err := s.writePlan(tx, row, done.Plan); err != nil {
-				return err
-			}
+	}
+	if done.Plan != nil && done.Publish != nil {
+		return s.insertEvents(tx, events...) // nothing is left to fold
+	}
+	return s.logAndMark(tx, row.DocID, events...)
+}
+
+// finalized is the finalize task of a document that its plan publishes.
+func finalized(doc *documentRow) sheaf.NewTask {
+	epoch := doc.FinEpoch + 1
+	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
+		Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch})), Done: &sheaf.TaskResult{}, Ran: true}
+}
+
+// saveRan records that the attempt at t has run tasks that it inserted done, and
+// returns their events.
+func (s *tasks) saveRan(tx *gorm.DB, t *taskRow, inserted []sheaf.NewTask) (events []eventRow, err error) {
+	var ids []string
+	for _, n := range inserted {
+		if !n.Ran {
+			continue
 		}
-		if len(done.Spawn) > 0 {
-			base := row.base()
-			base.Canceled = row.CancelRequestedAt != 0 ||
-				doc != nil && (doc.State == string(sheaf.DocCanceling) || doc.State == string(sheaf.DocCanceled))
-			if err := s.insertTasks(tx, base, done.Spawn); err != nil {
-				return err
-			}
-		}
-		if done.Publish != nil {
-			if err := s.publish(tx, row, doc, *done.Publish); err != nil {
-				return err
-			}
-		}
-		if len(done.Stitch) > 0 || len(done.Last) > 0 {
-			if err := s.stitch(tx, row, doc, done.Stitch, done.Last); err != nil {
-				return err
-			}
-		}
-		if done.Run != nil {
-			if err := s.endRun(tx, row, done.Run); err != nil {
-				return err
-			}
-		}
-		return s.logAndMark(tx, row.DocID, row.doneEvent(done.Result))
-	})
+		ids = append(ids, n.ID)
+		ran := *t
+		ran.ID, ran.Epoch = n.ID, 1
+		events = append(events, ran.event(sheaf.EventClaimed, 1), ran.doneEvent(*n.Done))
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	n, err := exec(tx, "UPDATE tasks SET epoch=1, done_epoch=1, attempts=1, worker_id=?, started_at=? WHERE id IN ?", t.WorkerID, t.StartedAt, ids)
+	if err == nil && n != len(ids) { // an equal task existed, with a result of its own
+		err = fmt.Errorf("%w: document %s has tasks already", sheaf.ErrStale, t.DocID)
+	}
+	return events, err
 }
 
 // writePlan stores what planning found out about the document on its rows.

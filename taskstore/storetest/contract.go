@@ -81,6 +81,8 @@ func Run(t *testing.T, engine string) {
 		{"PublishDropsOldRanges", dropOldRanges},
 		{"PublishKeepsOldArtifactsForAWhile", keepOldVersions},
 		{"EndedAttemptsLeaveGarbage", attemptGarbage},
+		{"PlanPublishesASmallDocument", wholeDocument},
+		{"PlanPublishesNothingThatChanged", wholeDocumentGuards},
 		{"ReusableRangesPreferTheDocument", reusable},
 		{"EventsAreAppendedInOrder", appendEvents},
 		{"FeedIsOrderedAndWindowed", feed},

@@ -113,6 +113,7 @@ func (x *Index) submit(ctx context.Context, op *operation) error {
 	case <-x.closing:
 		return errClosed
 	}
+	index.Waiting(ctx)
 	select {
 	case err := <-op.done:
 		return err

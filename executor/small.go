@@ -1,0 +1,117 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/enrich"
+	"sheaf/parser"
+	"sheaf/taskstore"
+)
+
+// A small document is read by its plan task: to store, queue, claim and end two more
+// tasks took longer than to read it. The document then has the tasks and results that
+// it would otherwise have, written in one transaction and published by it.
+
+// smallBytes is the size up to which a document in one piece is read by its plan.
+const smallBytes = 256 << 10
+
+// smallCost is the same for what a piece costs, in pages.
+const smallCost = 8
+
+// processPlan plans a document, and reads and publishes it if it is small.
+func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+	p := e.cfg.Planner
+	doc, err := p.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return taskstore.Completion{}, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
+	}
+	done, err := p.process(e.withSlots(ctx, t), t, doc)
+	if err != nil {
+		return done, err
+	}
+	if e.readsSmall(doc, &done) {
+		if err := e.readSmall(ctx, t, doc, &done); err != nil {
+			if ctx.Err() != nil {
+				return done, err
+			}
+			// Its own task reads it again and reports what is wrong.
+			e.cfg.Log.DebugContext(ctx, "the plan could not read the document; a task of its own does", "document", doc.ID, "error", err)
+			done.Remains = true
+		}
+	}
+	e.outlines.planned(t, done.Spawn)
+	return done, nil
+}
+
+// readsSmall reports whether the plan reads the document itself: one piece that takes
+// no longer than planning, and needs nothing but this process.
+func (e *Executor) readsSmall(doc *sheaf.Document, done *taskstore.Completion) bool {
+	if doc.Size > smallBytes || doc.Generation > 1 || done.Plan == nil || done.Plan.Flow != nil || len(done.Spawn) != 1 {
+		return false
+	}
+	t := &done.Spawn[0]
+	if t.Kind != sheaf.KindParse || t.Done != nil || t.Pool != "" || t.Cost > smallCost || len(t.DependsOn) > 0 || slices.Contains(e.Skipped(), sheaf.KindParse) {
+		return false
+	}
+	var payload taskstore.ParsePayload
+	if json.Unmarshal(t.Payload, &payload) != nil || payload.Flow != nil || payload.Continues {
+		return false
+	}
+	if e.model != nil && enrich.Fingerprint(payload.Config, e.cfg.Chat.Model()) != "" {
+		return false
+	}
+	format, ok := e.cfg.Planner.Formats.ByID(payload.Format)
+	if !ok {
+		return false
+	}
+	_, optional := format.(parser.Optional)
+	_, caller := format.(parser.Caller)
+	return !optional && !caller && !e.sparse(&payload)
+}
+
+// readSmall runs the only range of a planned document, and determines how the
+// document ends. The range result has the id of the plan's attempt, so that it is
+// collected if the attempt is lost.
+func (e *Executor) readSmall(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion) error {
+	of := &done.Spawn[0]
+	planned := *doc
+	planned.Parser, planned.Unit, planned.Units = done.Plan.Parser, done.Plan.Unit, done.Plan.Units
+	planned.Metadata = maps.Clone(done.Plan.Metadata)
+	if planned.Metadata == nil {
+		planned.Metadata = map[string]string{}
+	}
+	maps.Copy(planned.Metadata, doc.Metadata) // the uploader's takes precedence, as in the store
+	e.recent.know(t, &planned, time.Now())
+	defer e.recent.forget([]string{doc.ID})
+
+	reads := *t
+	reads.Kind, reads.Unit, reads.Range, reads.Cost = of.Kind, of.Unit, of.Range, of.Cost
+	reads.ReuseKey, reads.Digest, reads.Payload = of.ReuseKey, of.Digest, of.Payload
+	parsed, err := e.pinned((*Executor).processParse).Process(ctx, &reads)
+	if err != nil {
+		return err
+	}
+	plan := *t
+	plan.State, plan.Result = sheaf.TaskDone, done.Result
+	reads.ID, reads.State, reads.Result = of.ID, sheaf.TaskDone, parsed.Result
+	finalizes := *t
+	finalizes.Kind = sheaf.KindFinalize
+	ended, err := e.pinned(func(e *Executor, ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
+		return e.finalize(ctx, t, &planned, []sheaf.Task{plan, reads})
+	}).Process(ctx, &finalizes)
+	if err == nil && ended.Publish == nil {
+		err = errors.New("the document is not complete")
+	}
+	if err != nil {
+		return err
+	}
+	of.Done, of.Ran, done.Publish = &parsed.Result, true, ended.Publish
+	return nil
+}
