@@ -48,9 +48,29 @@ func attributeOf(s tracetest.SpanStub, key string) string {
 // The way of an upload is one trace, from the caller's span through the queue
 // to the index.
 func TestOneTraceFromUploadToIndex(t *testing.T) {
+	parent := map[string]string{
+		"task plan": "submit", "task parse": "submit", "task finalize": "submit",
+		"fetch": "task parse", "parse": "task parse", "chunk": "task parse", "embed": "task parse", "artifact": "task parse", "index": "task parse", "verify": "task finalize",
+	}
+	traceOfUpload(t, "a.pdf", settingsPDF(), parent, "task parse", "1-2")
+}
+
+// A small document is read by its plan.
+func TestTraceOfASmallDocument(t *testing.T) {
+	parent := map[string]string{"task plan": "submit"}
+	for _, stage := range []string{"fetch", "parse", "chunk", "embed", "artifact", "index", "verify"} {
+		parent[stage] = "task plan"
+	}
+	traceOfUpload(t, "a.md", "# Title\n\nSome words about herons.\n", parent, "task plan", "")
+}
+
+// traceOfUpload checks the trace of a document: which spans belong to which, and the
+// attributes of one of them.
+func traceOfUpload(t *testing.T, name, content string, parent map[string]string, of, ofRange string) {
+	t.Helper()
 	s, exporter := traced(t)
 	const callersTrace, callersSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base+"/v1/datasets/default/documents?name=a.md&wait=50s", strings.NewReader("# Title\n\nSome words about herons.\n"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base+"/v1/datasets/default/documents?name="+name+"&wait=50s", strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +95,7 @@ func TestOneTraceFromUploadToIndex(t *testing.T) {
 			byID[sp.SpanContext.SpanID().String()] = sp
 		}
 	}
-	parent := map[string]string{
-		"store": "POST /v1/datasets/{ds}/documents", "submit": "POST /v1/datasets/{ds}/documents",
-		"task plan": "submit", "task parse": "submit", "task finalize": "submit",
-		"fetch": "task parse", "parse": "task parse", "chunk": "task parse", "embed": "task parse", "artifact": "task parse", "index": "task parse", "verify": "task finalize",
-	}
+	parent["store"], parent["submit"] = "POST /v1/datasets/{ds}/documents", "POST /v1/datasets/{ds}/documents"
 	for child, want := range parent {
 		sp, ok := byName[child]
 		if !ok {
@@ -97,9 +113,9 @@ func TestOneTraceFromUploadToIndex(t *testing.T) {
 			t.Errorf("the server's span has %s=%q, want %q", key, got, want)
 		}
 	}
-	for key, want := range map[string]string{"sheaf.document": answer.Documents[0].ID, "sheaf.job": answer.Job.ID, "sheaf.tenant": "local", "sheaf.epoch": "1", "sheaf.range": "1"} {
-		if got := attributeOf(byName["task parse"], key); got != want {
-			t.Errorf("the parse task's span has %s=%q, want %q", key, got, want)
+	for key, want := range map[string]string{"sheaf.document": answer.Documents[0].ID, "sheaf.job": answer.Job.ID, "sheaf.tenant": "local", "sheaf.epoch": "1", "sheaf.range": ofRange} {
+		if got := attributeOf(byName[of], key); got != want {
+			t.Errorf("the task's span has %s=%q, want %q", key, got, want)
 		}
 	}
 }

@@ -25,6 +25,13 @@ const smallBytes = 256 << 10
 // smallCost is the same for what a piece costs, in pages.
 const smallCost = 8
 
+// smallTime and smallTimePerPage bound its parsing. What takes longer is left to a
+// task, which finds the unit that is to blame.
+const (
+	smallTime        = 2 * time.Second
+	smallTimePerPage = time.Second
+)
+
 // processPlan plans a document, and reads and publishes it if it is small.
 func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 	p := e.cfg.Planner
@@ -36,7 +43,7 @@ func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Co
 	if err != nil {
 		return done, err
 	}
-	if e.readsSmall(doc, &done) {
+	if e.readsSmall(t, doc, &done) {
 		if err := e.readSmall(ctx, t, doc, &done); err != nil {
 			if ctx.Err() != nil {
 				return done, err
@@ -50,18 +57,19 @@ func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Co
 	return done, nil
 }
 
-// readsSmall reports whether the plan reads the document itself: one piece that takes
-// no longer than planning, and needs nothing but this process.
-func (e *Executor) readsSmall(doc *sheaf.Document, done *taskstore.Completion) bool {
-	if doc.Size > smallBytes || doc.Generation > 1 || done.Plan == nil || done.Plan.Flow != nil || len(done.Spawn) != 1 {
+// readsSmall reports whether the plan t reads the document itself: one piece that
+// takes no longer than planning, and needs nothing but this process. After a failed
+// or lost attempt, planning and reading are tried apart.
+func (e *Executor) readsSmall(t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion) bool {
+	if doc.Size > smallBytes || doc.Generation > 1 || t.FailCount+t.LostCount > 0 || done.Plan == nil || done.Plan.Flow != nil || len(done.Spawn) != 1 {
 		return false
 	}
-	t := &done.Spawn[0]
-	if t.Kind != sheaf.KindParse || t.Done != nil || t.Pool != "" || t.Cost > smallCost || len(t.DependsOn) > 0 || slices.Contains(e.Skipped(), sheaf.KindParse) {
+	of := &done.Spawn[0]
+	if of.Kind != sheaf.KindParse || of.Done != nil || of.Pool != "" || of.Cost > smallCost || len(of.DependsOn) > 0 || slices.Contains(e.Skipped(), sheaf.KindParse) {
 		return false
 	}
 	var payload taskstore.ParsePayload
-	if json.Unmarshal(t.Payload, &payload) != nil || payload.Flow != nil || payload.Continues {
+	if json.Unmarshal(of.Payload, &payload) != nil || payload.Flow != nil || payload.Continues {
 		return false
 	}
 	if e.model != nil && enrich.Fingerprint(payload.Config, e.cfg.Chat.Model()) != "" {
@@ -94,7 +102,9 @@ func (e *Executor) readSmall(ctx context.Context, t *sheaf.Task, doc *sheaf.Docu
 	reads := *t
 	reads.Kind, reads.Unit, reads.Range, reads.Cost = of.Kind, of.Unit, of.Range, of.Cost
 	reads.ReuseKey, reads.Digest, reads.Payload = of.ReuseKey, of.Digest, of.Payload
-	parsed, err := e.pinned((*Executor).processParse).Process(ctx, &reads)
+	quick := *e
+	quick.cfg.ParseTimeout, quick.cfg.UnitTimeout = min(e.cfg.ParseTimeout, smallTime), min(e.cfg.UnitTimeout, smallTimePerPage)
+	parsed, err := quick.pinned((*Executor).processParse).Process(ctx, &reads)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,8 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 	model := static.Default()
 	for name, c := range map[string]struct {
 		pages int
-		fail  error
+		fails int    // of the plan, before
+		fail  error  // of the parser
 		lost  error  // of writes to the index, which happen
 		want  string // "published", "planned", or "failed" for a plan that left the document to a task
 	}{
@@ -76,6 +77,7 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 		"a few":                 {pages: smallCost, want: "published"},
 		"many pages":            {pages: smallCost + 1, want: "planned"},
 		"several ranges":        {pages: 30, want: "planned"},
+		"a second attempt":      {pages: 1, fails: 1, want: "planned"},
 		"a page that is broken": {pages: 1, fail: sheaf.Fail(sheaf.CategoryBadInput, "bad", "it is broken"), want: "failed"},
 		"an index that is away": {pages: 1, lost: errors.New("no answer"), want: "failed"},
 	} {
@@ -91,6 +93,7 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 			e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: lostWrites{ix, c.lost}, Embedder: model, Formats: formats,
 				Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
 			d := f.Document("t")
+			f.Exec("UPDATE tasks SET fail_count=? WHERE id=?", c.fails, d.Plan)
 			plan := f.Claim(d.Plan, "w")
 			done, err := e.Processors()[sheaf.KindPlan].Process(t.Context(), plan)
 			f.OK(err)

@@ -86,7 +86,7 @@ func (s *tasks) Claim(ctx context.Context, taskID, workerID string, lease time.D
 // A completion that affects more than its task has its own transaction.
 func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	if done.Plan != nil || len(done.Spawn) > 0 || done.Publish != nil || len(done.Stitch) > 0 || len(done.Last) > 0 || done.Run != nil {
-		if s.wholes != nil && done.Plan != nil && done.Publish != nil {
+		if s.wholes != nil && isWhole(&done) {
 			failed, err := s.wholes.Do(ctx, whole{c, &done})
 			return cmp.Or(err, failed)
 		}
@@ -105,7 +105,7 @@ func (s *tasks) Complete(ctx context.Context, c sheaf.Claim, done taskstore.Comp
 	return nil
 }
 
-// whole is a completion that plans, reads and publishes a document.
+// whole is a call of Complete that isWhole.
 type whole struct {
 	claim sheaf.Claim
 	done  *taskstore.Completion

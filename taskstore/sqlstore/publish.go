@@ -72,8 +72,10 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	if !live {
 		keep = append(keep, doc.LiveGen)
 	}
-	if err := s.dropRanges(tx, s.keepVersions, doc, t.Gen, keep...); err != nil {
-		return err
+	if t.Gen > 1 {
+		if err := s.dropRanges(tx, s.keepVersions, doc, t.Gen, keep...); err != nil {
+			return err
+		}
 	}
 	if live {
 		if len(p.Edits) > 0 || p.EditsVersion > 0 { // results of nodes ignore edits

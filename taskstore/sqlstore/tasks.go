@@ -93,6 +93,7 @@ func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.
 }
 
 func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completion) error {
+	atOnce := isWhole(done)
 	doc, err := s.lockDocumentOf(tx, c.TaskID)
 	if err != nil {
 		return err
@@ -120,7 +121,7 @@ func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completio
 	}
 	events := []eventRow{row.doneEvent(done.Result)}
 	if spawn := done.Spawn; len(spawn) > 0 {
-		if done.Plan != nil && done.Publish != nil {
+		if atOnce {
 			if doc == nil {
 				return fmt.Errorf("%w: document %s does not exist", sheaf.ErrStale, row.DocID)
 			}
@@ -143,6 +144,11 @@ func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completio
 			return err
 		}
 	}
+	if atOnce { // before the document's event, as if the tasks had ended one after the other
+		if err := s.insertEvents(tx, events...); err != nil {
+			return err
+		}
+	}
 	if done.Publish != nil {
 		if err := s.publish(tx, row, doc, *done.Publish); err != nil {
 			return err
@@ -158,11 +164,14 @@ func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completio
 			return err
 		}
 	}
-	if done.Plan != nil && done.Publish != nil {
-		return s.insertEvents(tx, events...) // nothing is left to fold
+	if atOnce {
+		return nil // nothing is left to fold
 	}
 	return s.logAndMark(tx, row.DocID, events...)
 }
+
+// isWhole reports whether a completion plans, reads and publishes a document.
+func isWhole(done *taskstore.Completion) bool { return done.Plan != nil && done.Publish != nil }
 
 // finalized is the finalize task of a document that its plan publishes.
 func finalized(doc *documentRow) sheaf.NewTask {
