@@ -127,10 +127,10 @@ func TestMetricsCountLostTasks(t *testing.T) {
 				c.Executor.Heartbeat, c.Keeper.WorkerTimeout = config.Duration(heartbeat), config.Duration(time.Minute)
 			})
 			slow := map[int]string{}
-			for n := 1; n <= 8; n++ {
+			for n := 1; n <= 10; n++ { // more than a plan would read
 				slow[n] = "SLOW page"
 			}
-			answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("slow.trial", trialPages(8, slow))}, map[string]string{"parser_config": trialSettings}, "")
+			answer, err := s.submitAnswer(t.Context(), defaultDataset, []source{text("slow.trial", trialPages(10, slow))}, map[string]string{"parser_config": trialSettings}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
