@@ -175,7 +175,11 @@ func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, e
 	if n := l.intn(3 * len(flows)); !slow && n < len(flows) {
 		d.flow = flowName(n)
 	}
-	return l.sendTrial(ctx, d, 4+l.intn(28), slow)
+	pages := 4 + l.intn(28) // one of four pages is read by its plan
+	if slow {
+		pages = max(pages, 9)
+	}
+	return l.sendTrial(ctx, d, pages, slow)
 }
 
 // sendTrial uploads d as a file of the trial format, whose tasks read four pages each.
