@@ -29,6 +29,7 @@ var goals = [][2]string{
 	{"first.searchable", "100 mixed files at once: the first is searchable"},
 	{"first.searchable.share", "… as a share of the whole"},
 	{"first.searchable.half", "… half of them, as a share of the whole"},
+	{"notes.rate", "1,000 Markdown notes of 1 KB in one job, until all are searchable"},
 	{"changed.page.replaced", "one page of 500 replaced, as a share of the first parse"},
 	{"changed.page.stamped", "… one page stamped"},
 	{"changed.page.replaced.bookmarks", "… one page replaced, with bookmarks"},
@@ -77,7 +78,7 @@ func performancePage(r report) string {
 			say(", %s %s", name, v)
 		}
 	}
-	say(".\n\nTo measure it on your machine, with your own files in a folder that has `pdf`, `pdf-large`, `docx`, `pptx` and `xlsx`:\n\n<!-- not run by the tests: it takes half an hour -->\n\n```\nmake build helper\nset -a; eval \"$(scripts/peers.sh)\"; set +a\ngo run ./bench -corpus FOLDER -only peers,first.searchable,changed.page,plan.share,search -out bench/results/performance.json\ngo run ./bench -doc docs/performance.md bench/results/performance.json\n```\n")
+	say(".\n\nTo measure it on your machine, with your own files in a folder that has `pdf`, `pdf-large`, `docx`, `pptx` and `xlsx`:\n\n<!-- not run by the tests: it takes half an hour -->\n\n```\nmake build helper\nset -a; eval \"$(scripts/peers.sh)\"; set +a\ngo run ./bench -corpus FOLDER -only peers,first.searchable,notes,changed.page,plan.share,search -out bench/results/performance.json\ngo run ./bench -doc docs/performance.md bench/results/performance.json\n```\n")
 	for _, t := range rateTables {
 		base, ok := at[t.prefix+t.against]
 		if !ok {
