@@ -37,6 +37,7 @@ type press struct {
 	library
 	pages  int
 	fail   error
+	poison int // this unit fails; 0 for none
 	parsed int
 }
 
@@ -47,6 +48,12 @@ func (p *press) Plan(context.Context, child.Source) (*parser.Plan, string, func(
 func (p *press) ParseIsolating(_ context.Context, _ child.Source, r sheaf.Range, _ func(int) time.Duration, emit func(sheaf.UnitResult) error) error {
 	p.parsed++
 	for n := r.From; n <= r.To && p.fail == nil; n++ {
+		if n == p.poison {
+			if err := emit(sheaf.UnitResult{Unit: n, Status: sheaf.UnitFailed, Code: "parse_timeout", Message: "It took too long."}); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := emit(sheaf.UnitResult{Unit: n, Status: sheaf.UnitOK, Blocks: []sheaf.Block{{Kind: sheaf.BlockParagraph, Page: n, Text: "Herons stand beside the water."}}}); err != nil {
 			return err
 		}
@@ -70,6 +77,7 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 		pages int
 		fails int    // of the plan, before
 		fail  error  // of the parser
+		bad   int    // page that it cannot read
 		lost  error  // of writes to the index, which happen
 		want  string // "published", "planned", or "failed" for a plan that left the document to a task
 	}{
@@ -79,6 +87,7 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 		"several ranges":        {pages: 30, want: "planned"},
 		"a second attempt":      {pages: 1, fails: 1, want: "planned"},
 		"a page that is broken": {pages: 1, fail: sheaf.Fail(sheaf.CategoryBadInput, "bad", "it is broken"), want: "failed"},
+		"a page among others":   {pages: 3, bad: 2, want: "failed"},
 		"an index that is away": {pages: 1, lost: errors.New("no answer"), want: "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +97,7 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 			ix, err := embedded.Open(t.Context(), embedded.Config{Path: t.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
 			f.OK(err)
 			t.Cleanup(func() { _ = ix.Close() })
-			p := &press{pages: c.pages, fail: c.fail}
+			p := &press{pages: c.pages, fail: c.fail, poison: c.bad}
 			formats := parser.NewRegistry(leaflet{})
 			e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: lostWrites{ix, c.lost}, Embedder: model, Formats: formats,
 				Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
