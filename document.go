@@ -301,6 +301,14 @@ type PlanResult struct {
 	Flow     *FlowDecision // nil for the standard pipeline
 }
 
+// MetadataWith adds what the uploader said about the document, which takes precedence.
+func (p *PlanResult) MetadataWith(given map[string]string) map[string]string {
+	all := make(map[string]string, len(p.Metadata)+len(given))
+	maps.Copy(all, p.Metadata)
+	maps.Copy(all, given)
+	return all
+}
+
 // FlowDecision is how a flow runs over a generation.
 type FlowDecision struct {
 	Ref     string            `json:"ref"`             // contracts@3

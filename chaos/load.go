@@ -175,7 +175,7 @@ func (l *load) send(ctx context.Context, tenant string, slow bool) (*document, e
 	if n := l.intn(3 * len(flows)); !slow && n < len(flows) {
 		d.flow = flowName(n)
 	}
-	pages := 4 + l.intn(28) // one of four pages is read by its plan
+	pages := 4 + l.intn(28) // a document of four is read by its plan
 	if slow {
 		pages = max(pages, 9)
 	}

@@ -199,9 +199,7 @@ func (e *Executor) Processors() map[sheaf.TaskKind]worker.Processor {
 		sheaf.KindFinalize: e.pinned((*Executor).processFinalize),
 	}
 	if e.cfg.Planner != nil {
-		processors[sheaf.KindPlan] = worker.ProcessorFunc(func(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-			return e.processPlan(ctx, t)
-		})
+		processors[sheaf.KindPlan] = worker.ProcessorFunc(e.processPlan)
 	}
 	for kind := range e.cfg.Runs {
 		processors[kind] = e.pinned((*Executor).processRun)

@@ -553,7 +553,7 @@ func (m *flowModel) run(t *rapid.T, w *modelWorker, a *attempt, outcome int) {
 	case (outcome == 1 || outcome == 4) && a.task.Kind == sheaf.KindDataflow:
 		a.failed = sheaf.Fail(sheaf.CategoryBadInput, "broken", "It is broken.")
 	case a.task.Kind == sheaf.KindPlan:
-		a.done, a.failed = m.plan.Process(context.Background(), a.task)
+		a.done, a.failed = planned(context.Background(), m.plan, a.task)
 	default:
 		a.done, a.failed = m.exec.Processors()[a.task.Kind].Process(context.Background(), a.task)
 	}

@@ -67,15 +67,7 @@ type PlanParser interface {
 }
 
 // Process plans the task's document.
-func (p *Planner) Process(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-	doc, err := p.Store.DocumentByID(ctx, t.DocumentID)
-	if err != nil {
-		return taskstore.Completion{}, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
-	}
-	return p.process(ctx, t, doc)
-}
-
-func (p *Planner) process(ctx context.Context, t *sheaf.Task, doc *sheaf.Document) (done taskstore.Completion, err error) {
+func (p *Planner) Process(ctx context.Context, t *sheaf.Task, doc *sheaf.Document) (done taskstore.Completion, err error) {
 	var ask taskstore.PlanPayload
 	if len(t.Payload) > 0 {
 		if err := json.Unmarshal(t.Payload, &ask); err != nil {

@@ -260,3 +260,12 @@ func TestChangedPagesKeepTheCutsOfTheLiveVersion(t *testing.T) {
 		}
 	}
 }
+
+// planned reads the task's document and plans it.
+func planned(ctx context.Context, p *Planner, t *sheaf.Task) (taskstore.Completion, error) {
+	doc, err := p.Store.DocumentByID(ctx, t.DocumentID)
+	if err != nil {
+		return taskstore.Completion{}, err
+	}
+	return p.Process(ctx, t, doc)
+}

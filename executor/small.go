@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -34,12 +33,11 @@ const (
 
 // processPlan plans a document, and reads and publishes it if it is small.
 func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-	p := e.cfg.Planner
-	doc, err := p.Store.DocumentByID(ctx, t.DocumentID)
+	doc, err := e.cfg.Planner.Store.DocumentByID(ctx, t.DocumentID)
 	if err != nil {
 		return taskstore.Completion{}, fmt.Errorf("reading document %s: %w", t.DocumentID, err)
 	}
-	done, err := p.process(e.withSlots(ctx, t), t, doc)
+	done, err := e.cfg.Planner.Process(e.withSlots(ctx, t), t, doc)
 	if err != nil {
 		return done, err
 	}
@@ -91,11 +89,7 @@ func (e *Executor) readSmall(ctx context.Context, t *sheaf.Task, doc *sheaf.Docu
 	of := &done.Spawn[0]
 	planned := *doc
 	planned.Parser, planned.Unit, planned.Units = done.Plan.Parser, done.Plan.Unit, done.Plan.Units
-	planned.Metadata = maps.Clone(done.Plan.Metadata)
-	if planned.Metadata == nil {
-		planned.Metadata = map[string]string{}
-	}
-	maps.Copy(planned.Metadata, doc.Metadata) // the uploader's takes precedence, as in the store
+	planned.Metadata = done.Plan.MetadataWith(doc.Metadata)
 	e.recent.know(t, &planned, time.Now())
 	defer e.recent.forget([]string{doc.ID})
 

@@ -134,7 +134,7 @@ func TestUnpackingSurvivesDeathAtEveryWrite(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				completion, err := p.Process(ctx, task)
+				completion, err := planned(ctx, p, task)
 				switch {
 				case err == nil:
 					if err := store.Complete(ctx, task.Held(), completion); err != nil {

@@ -469,7 +469,8 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		done.CanWait = endWait
 	}
 	defer endSpan(err) // with the processor's outcome, after it is written
-	ran := 0           // cost of the tasks that ran within this one
+
+	ran := 0 // cost of the tasks that ran within this one
 	for _, s := range done.Spawn {
 		if s.Ran {
 			ran += s.Cost

@@ -427,7 +427,7 @@ func (s *feed) ForgetEnqueued(ctx context.Context, lanes []sheaf.Lane, runs stri
 	}
 	err = s.tx(ctx, func(tx *gorm.DB) (err error) {
 		// First, so that no mark made for the former run ids lands behind the update.
-		if err := insertRows(tx, "queue_meta", []string{"k", "v"}, [][]any{{taskstore.QueueRunsKey, runs}}, s.d.upsert("k", "v")); err != nil {
+		if err := s.setMeta(tx, taskstore.QueueRunsKey, runs); err != nil {
 			return err
 		}
 		n, err = exec(tx, "UPDATE tasks SET enqueued_at=0 WHERE state='pending' AND enqueued_at<>0 AND "+fedTo+" IN ?", lanes)

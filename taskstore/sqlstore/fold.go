@@ -54,11 +54,11 @@ func extra(kind sheaf.TaskKind) bool {
 // notCounted lists, for SQL, the kinds that do not count towards completion.
 const notCounted = "('finalize','raptor','graphrag','mindmap')"
 
-// noneOpen selects documents of whose newest generation every counted task has
-// ended.
+// isComplete selects undecided documents of whose newest generation every counted task
+// has ended.
 //
 // guard: finalize guard: every task has ended
-const noneOpen = "NOT EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=documents.id AND t.gen=documents.gen AND t.kind NOT IN " + notCounted + " AND t." + isOpen + ")"
+const isComplete = "state IN ('unstarted','queued','running') AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=documents.id AND t.gen=documents.gen AND t.kind NOT IN " + notCounted + " AND t." + isOpen + ")"
 
 // Fold updates documents whose tasks changed: state, progress, counts, and the
 // finalize task of complete ones. A running document with tasks left that was
@@ -421,7 +421,7 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 	ids := idsOf(docs)
 	if won, err = exec(tx, s.sql("UPDATE documents SET state='finalizing', fin_epoch=fin_epoch+1, progress="+set+`, updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END
-		WHERE id IN ? AND state IN ('unstarted','queued','running') AND deleted_at=0 AND `+noneOpen),
+		WHERE id IN ? AND deleted_at=0 AND `+isComplete),
 		append(args, ids)...); err != nil || won == 0 {
 		return 0, err
 	}
@@ -452,19 +452,25 @@ func (s *folds) finalize(tx *gorm.DB, docs []*documentRow, progress map[string]f
 	}
 	rows := make([][]any, len(docs))
 	for i, doc := range docs {
-		epoch := doc.FinEpoch + 1
 		base := taskBase{TenantID: doc.TenantID, DatasetID: doc.DatasetID, DocumentID: doc.ID, JobID: doc.JobID, Generation: doc.Gen, Lane: sheaf.Lane(doc.Lane)}
 		if plan := planOf[doc.ID]; plan != nil {
 			// guard: order: what follows has the place of its document
 			base.Trace, base.Place = plan.Trace, cmp.Or(plan.Place, plan.CreatedAt)
 		}
-		rows[i] = s.taskValues(base, &sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
-			Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch}))}, paused[doc.ID], 0, 0)
+		task := finalizeTask(doc)
+		rows[i] = s.taskValues(base, &task, paused[doc.ID], 0, 0)
 	}
 	if err := insertRows(tx, "tasks", taskColumns, rows, s.d.noop("id")); err != nil {
 		return 0, err
 	}
 	return won, s.logDocuments(tx, docs, sheaf.DocFinalizing, progress)
+}
+
+// finalizeTask is the task of the next decision that a document is complete.
+func finalizeTask(doc *documentRow) sheaf.NewTask {
+	epoch := doc.FinEpoch + 1
+	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
+		Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch}))}
 }
 
 // pausedOf returns 1 for each document whose job, dataset or tenant is paused, as

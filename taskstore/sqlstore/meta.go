@@ -16,7 +16,11 @@ func (s *handle) Meta(ctx context.Context, key string) (string, error) {
 
 // SetMeta writes a value of the queue's bookkeeping.
 func (s *handle) SetMeta(ctx context.Context, key, value string) error {
-	return translate(insertRows(s.write(ctx), "queue_meta", []string{"k", "v"}, [][]any{{key, value}}, s.d.upsert("k", "v")))
+	return translate(s.setMeta(s.write(ctx), key, value))
+}
+
+func (s *handle) setMeta(tx *gorm.DB, key, value string) error {
+	return insertRows(tx, "queue_meta", []string{"k", "v"}, [][]any{{key, value}}, s.d.upsert("k", "v"))
 }
 
 // AcquireLease makes holder the owner of the named lease for ttl if it is free,

@@ -51,7 +51,7 @@ func (s *tasks) publish(tx *gorm.DB, t *taskRow, doc *documentRow, p taskstore.P
 	decided := "state='finalizing'"
 	if planned { // this decides as well
 		set += ", fin_epoch=fin_epoch+1"
-		decided = "state IN ('unstarted','queued','running') AND " + noneOpen
+		decided = isComplete
 	}
 	// guard: finalize guard: only the latest decision publishes
 	n, err := exec(tx, s.sql("UPDATE documents SET "+set+" WHERE id=? AND gen=? AND "+decided+" AND fin_epoch=? AND deleted_at=0"),

@@ -3,9 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,13 +83,13 @@ func (s *tasks) Heartbeat(ctx context.Context, w taskstore.WorkerStatus, lease t
 	return reply, nil
 }
 
-// completeWide locks the document's row first, as a cancel, a re-parse and a delete
-// do: either they see the tasks spawned here, or this sees that the work was
-// canceled.
+// completeWide is completeIn in a transaction of its own.
 func (s *tasks) completeWide(ctx context.Context, c sheaf.Claim, done taskstore.Completion) error {
 	return s.tx(ctx, func(tx *gorm.DB) error { return s.completeIn(tx, c, &done) })
 }
 
+// completeIn locks the document's row first, as a cancel, a re-parse and a delete do:
+// either they see the tasks spawned here, or this sees that the work was canceled.
 func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completion) error {
 	atOnce := isWhole(done)
 	doc, err := s.lockDocumentOf(tx, c.TaskID)
@@ -125,7 +123,9 @@ func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completio
 			if doc == nil {
 				return fmt.Errorf("%w: document %s does not exist", sheaf.ErrStale, row.DocID)
 			}
-			spawn = append(slices.Clone(spawn), finalized(doc))
+			finalizes := finalizeTask(doc)
+			finalizes.Done, finalizes.Ran = &sheaf.TaskResult{}, true
+			spawn = append(slices.Clone(spawn), finalizes)
 		}
 		base := row.base()
 		base.Canceled = row.CancelRequestedAt != 0 ||
@@ -173,13 +173,6 @@ func (s *tasks) completeIn(tx *gorm.DB, c sheaf.Claim, done *taskstore.Completio
 // isWhole reports whether a completion plans, reads and publishes a document.
 func isWhole(done *taskstore.Completion) bool { return done.Plan != nil && done.Publish != nil }
 
-// finalized is the finalize task of a document that its plan publishes.
-func finalized(doc *documentRow) sheaf.NewTask {
-	epoch := doc.FinEpoch + 1
-	return sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindFinalize, Node: strconv.FormatInt(epoch, 10), Cost: 1,
-		Payload: []byte(encode(taskstore.FinalizePayload{FinalizeEpoch: epoch})), Done: &sheaf.TaskResult{}, Ran: true}
-}
-
 // saveRan records that the attempt at t has run tasks that it inserted done, and
 // returns their events.
 func (s *tasks) saveRan(tx *gorm.DB, t *taskRow, inserted []sheaf.NewTask) (events []eventRow, err error) {
@@ -205,14 +198,13 @@ func (s *tasks) saveRan(tx *gorm.DB, t *taskRow, inserted []sheaf.NewTask) (even
 
 // writePlan stores what planning found out about the document on its rows.
 func (s *tasks) writePlan(tx *gorm.DB, t *taskRow, p *sheaf.PlanResult) error {
-	// The uploader's metadata takes precedence over the file's.
 	given, err := first[string](tx, "SELECT metadata FROM documents WHERE id=?", t.DocID)
 	if err != nil {
 		return err
 	}
-	metadata := map[string]string{}
-	maps.Copy(metadata, p.Metadata)
-	decode(value(given), &metadata)
+	var own map[string]string
+	decode(value(given), &own)
+	metadata := p.MetadataWith(own)
 	// The column outline is emptied of what earlier versions kept in it.
 	n, err := exec(tx, s.sql(`UPDATE documents SET parser=?, unit=?, units=?, metadata=?, warnings=?, outline='', updated_at=@now,
 		started_at=CASE WHEN started_at=0 THEN @now ELSE started_at END WHERE id=? AND gen=? AND deleted_at=0`),
