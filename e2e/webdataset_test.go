@@ -266,6 +266,30 @@ func testWholeSelection(t *testing.T, s *service, b *browser) {
 		return f.Documents == 699
 	})
 	b.wait("the dialog to be gone", `!document.querySelector("dialog")`)
+	// All but one, while the list begins anew with more than a page of new documents.
+	b.open("/datasets/bulk?q=wheat")
+	b.sees(".found", "700 documents of 1,400")
+	b.run(evaluate(`document.querySelector('[aria-label="Select all"]').click()`))
+	b.sees(".batch", "700 documents selected")
+	b.run(evaluate(`{
+		const asks = window.fetch;
+		window.fetch = async (url, ...rest) => {
+			if (String(url).includes("cursor=")) await new Promise((go) => (window.readOn = go, window.fetch = asks));
+			return asks(url, ...rest);
+		};
+		document.querySelector("tbody tr[data-id] input").click();
+	}`))
+	b.wait("the list to be read on", `!!window.readOn`)
+	late := make([]source, 101)
+	for i := range late {
+		late[i] = text(fmt.Sprintf("wheat of the second day %03d.txt", i), fmt.Sprintf("Barn %d.", i))
+	}
+	if _, err := s.submitAnswer(t.Context(), "bulk", late, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.sees(".docs", "wheat of the second day 100.txt")
+	b.run(evaluate(`window.readOn()`))
+	b.sees(".batch", "800 documents selected")
 	s.post("/v1/datasets/bulk/documents:cancel", map[string]any{"all": true}, nil)
 }
 

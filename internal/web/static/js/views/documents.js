@@ -273,8 +273,9 @@ export async function view({ root, params, query, signal }) {
     const mine = version;
     loading = (async () => {
       while (cursor && docs.length < upTo) {
-        const page = await get(listing(cursor, nextPage), signal);
+        const from = cursor, page = await get(listing(from, nextPage), signal);
         if (mine !== version) return;
+        if (cursor !== from) continue; // the list began anew
         const known = new Set(docs.map((d) => d.id));
         docs.push(...page.items.filter((/** @type {Doc} */ d) => !known.has(d.id)));
         cursor = page.next_cursor;
@@ -506,11 +507,18 @@ export async function view({ root, params, query, signal }) {
       now();
     };
     if (!whole) return pick();
-    // All but some: now each must be known.
-    void more(Infinity).then(() => {
+    // All but some: now each must be known, whatever the list begins anew with meanwhile.
+    const all = async () => {
+      while (whole && cursor) await more(Infinity);
+      if (!whole) return; // something else was asked for meanwhile
       whole = false;
       for (const d of docs) selected.add(d.id);
       pick();
+    };
+    void all().catch((e) => {
+      if (aborted(e)) return;
+      now(); // all are still selected
+      announce(`All documents are still selected: ${e.message}`);
     });
   });
   everything.addEventListener("click", () => {
