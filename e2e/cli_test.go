@@ -220,7 +220,25 @@ func TestCommands(t *testing.T) {
 	}
 	has(s.sheaf("jobs", "--state", "partial"), exitUsage, "partially_succeeded")
 	has(s.sheaf("jobs", job, "--wait"), exitPartial, "66 %")
-	has(s.sheaf("jobs", "00000000000000000000000000000000"), exitNotFound, "`sheaf jobs` lists")
+	const nothing = "00000000000000000000000000000000"
+	for _, c := range []struct {
+		line, lists string
+	}{
+		{"jobs " + nothing, "`sheaf jobs` lists"},
+		{"retry --job " + nothing, "`sheaf jobs` lists"},
+		{"flow show nothing", "`sheaf flow list` lists"},
+		{"flow diff nothing", "`sheaf flow list` lists"},
+		{"flow delete nothing --yes", "`sheaf flow list` lists"},
+		{"receipt show " + nothing, "`sheaf receipt list` lists"},
+		{"dataset runs stones " + nothing, "`sheaf dataset runs stones` lists"},
+		{"dataset split stones --remove " + nothing, "`sheaf dataset split stones` lists"},
+		{"queue dead " + nothing, "`sheaf queue dead` lists"},
+		{"queue cancel " + nothing, "`sheaf queue dead` lists"},
+		{"eval show -d stones " + nothing, "`sheaf eval list -d stones` lists"},
+		{"eval delete -d stones " + nothing, "`sheaf eval queries -d stones` lists"},
+	} {
+		has(s.sheaf(strings.Fields(c.line)...), exitNotFound, c.lists)
+	}
 	has(s.must("jobs", "cancel", job, "--dry-run"), 0, "would stop 0 documents")
 	has(s.must("jobs", "pause", job, "--dry-run"), 0, "would pause job")
 

@@ -88,8 +88,11 @@ func TestTenantsAndKeysAreChangedAtTheCommandLine(t *testing.T) {
 	if o := run(0, "tenant", "list"); !strings.Contains(o.out, "Acme Ltd") || !strings.Contains(o.out, "MAX QUEUED") {
 		t.Errorf("the list: %s", o.out)
 	}
-	run(exitNotFound, "tenant", "set", "nobody", "--pause")
-	run(exitNotFound, "tenant", "show", "nobody")
+	for _, line := range []string{"tenant set nobody --pause", "tenant set nobody --pause --dry-run", "tenant show nobody", "key list nobody", "key create nobody"} {
+		if o := run(exitNotFound, strings.Fields(line)...); !strings.Contains(o.err, "`sheaf tenant create nobody` creates this one") {
+			t.Errorf("sheaf %s: %s", line, o.err)
+		}
+	}
 
 	id := decodeAs[struct{ ID string }](t, []byte(run(0, "key", "create", "acme", "--json").out)).ID
 	key := func() sheaf.Key {
@@ -116,8 +119,9 @@ func TestTenantsAndKeysAreChangedAtTheCommandLine(t *testing.T) {
 		t.Error("the key is not revoked")
 	}
 	run(exitBusy, "key", "set", "acme", id, "--name", "again")
-	run(exitNotFound, "key", "revoke", "acme", "nothing", "--yes")
-	run(exitNotFound, "key", "list", "nobody")
+	if o := run(exitNotFound, "key", "revoke", "acme", "nothing", "--yes"); !strings.Contains(o.err, "`sheaf key list acme` lists the keys") {
+		t.Errorf("a key that does not exist: %s", o.err)
+	}
 }
 
 // The queues of all tenants are for a key with the scope admin.

@@ -267,7 +267,7 @@ func (g *global) datasetRuns() *cobra.Command {
 				err = c.call(ctx, http.MethodGet, path, nil, &r)
 			}
 			if err != nil {
-				return err
+				return listedBy(err, "`sheaf dataset runs %s` lists the runs.", quoted(ds.Name))
 			}
 			run := &r
 			if f.wait {

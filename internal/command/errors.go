@@ -12,12 +12,11 @@ import (
 	"strings"
 	"syscall"
 
-	"sheaf/internal/api"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sheaf"
+	"sheaf/internal/api"
 )
 
 // Exit codes. They are documented in `sheaf help exit-codes` and the handbook.
@@ -96,6 +95,14 @@ func (e curedError) Unwrap() error { return e.error }
 // cured adds advice to an error.
 func cured(err error, format string, args ...any) error {
 	return curedError{err, fmt.Sprintf(format, args...)}
+}
+
+// listedBy adds to the error of a wrong name or id which command lists the right ones.
+func listedBy(err error, cure string, args ...any) error {
+	if isMissing(err) || errors.Is(err, sheaf.ErrNotFound) {
+		return cured(err, cure, args...)
+	}
+	return err
 }
 
 // partialError means that some documents failed while others succeeded.

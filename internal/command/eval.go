@@ -84,7 +84,7 @@ func (g *global) evaluation(ctx context.Context, c *client, id, against string) 
 		path += "?against=" + url.QueryEscape(against)
 	}
 	var e api.EvaluationAnswer
-	return &e, c.call(ctx, http.MethodGet, path, nil, &e)
+	return &e, listedBy(c.call(ctx, http.MethodGet, path, nil, &e), "`sheaf eval list%s` lists the evaluations.", g.inDataset())
 }
 
 func (g *global) evalRun() *cobra.Command {
@@ -471,7 +471,7 @@ func (g *global) evalDelete() *cobra.Command {
 				return err
 			}
 			for i, id := range ids {
-				err := c.call(cmd.Context(), http.MethodDelete, datasetPath(g.dataset)+"/queries/"+url.PathEscape(id), nil, nil)
+				err := listedBy(c.call(cmd.Context(), http.MethodDelete, datasetPath(g.dataset)+"/queries/"+url.PathEscape(id), nil, nil), "`sheaf eval queries%s` lists the queries.", g.inDataset())
 				if err != nil && len(ids) > 1 {
 					return fmt.Errorf("after %d of %d: %w", i, len(ids), err)
 				}

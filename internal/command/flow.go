@@ -247,6 +247,8 @@ func portWords(ports []flow.Port, none string) string {
 }
 
 // flowPath is the URL path of a flow.
+func noFlow(err error) error { return listedBy(err, "`sheaf flow list` lists the flows.") }
+
 func flowPath(ref string) string { return "/v1/flows/" + url.PathEscape(ref) }
 
 func (g *global) flowShow() *cobra.Command {
@@ -260,7 +262,7 @@ func (g *global) flowShow() *cobra.Command {
 			}
 			var v api.FlowAnswer
 			if err := c.call(cmd.Context(), http.MethodGet, flowPath(args[0]), nil, &v); err != nil {
-				return err
+				return noFlow(err)
 			}
 			if g.json {
 				return g.printJSON(v)
@@ -288,7 +290,7 @@ func (g *global) flowDiff() *cobra.Command {
 			}
 			var d api.FlowDiff
 			if err := c.call(cmd.Context(), http.MethodGet, path, nil, &d); err != nil {
-				return err
+				return noFlow(err)
 			}
 			if g.json {
 				return g.printJSON(d)
@@ -330,7 +332,7 @@ func (g *global) flowDelete() *cobra.Command {
 			}
 			var would, did api.FlowsDeleted
 			if err := c.call(cmd.Context(), http.MethodDelete, flowPath(args[0])+"?dry_run=true", nil, &would); err != nil {
-				return err
+				return noFlow(err)
 			}
 			what := strings.Join(would.Deleted, ", ")
 			if sure.dryRun {

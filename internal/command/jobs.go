@@ -104,12 +104,7 @@ func (g *global) jobsCommand() *cobra.Command {
 // jobStates are the possible states of a job.
 var jobStates = []string{"unstarted", "queued", "running", "succeeded", "partially_succeeded", "failed", "canceling", "canceled"}
 
-func noJob(err error) error {
-	if isMissing(err) {
-		return cured(err, "`sheaf jobs` lists the jobs.")
-	}
-	return err
-}
+func noJob(err error) error { return listedBy(err, "`sheaf jobs` lists the jobs.") }
 
 // jobWord is a job's state.
 func jobWord(j *sheaf.Job) string {

@@ -34,7 +34,7 @@ func (g *global) keyCommand() *cobra.Command {
 				made, secret, err := api.MakeKey(ctx, s, k, sure.dryRun)
 				switch {
 				case errors.Is(err, sheaf.ErrNotFound):
-					return fmt.Errorf("tenant %s: %w; create it with `sheaf tenant create %s`", args[0], err, args[0])
+					return noTenant(fmt.Errorf("tenant %s: %w", args[0], err), args[0])
 				case err != nil:
 					return err
 				case sure.dryRun:
@@ -59,13 +59,17 @@ func (g *global) keyCommand() *cobra.Command {
 	return cmd
 }
 
+func noKey(err error, tenant string) error {
+	return listedBy(err, "`sheaf key list %s` lists the keys.", quoted(tenant))
+}
+
 func (g *global) keyList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list TENANT", Short: "List a tenant's keys", Args: needs(1, 1, "a TENANT"), Example: "  sheaf key list acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withStore(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store) error {
 				if _, err := s.Tenant(ctx, args[0]); err != nil {
-					return err
+					return noTenant(err, args[0])
 				}
 				ks, err := everyPage(func(p taskstore.Page) ([]sheaf.Key, string, error) { return s.Keys(ctx, args[0], p) })
 				if err != nil {
@@ -114,7 +118,7 @@ func (g *global) keySet() *cobra.Command {
 					k, err = s.ChangeKey(ctx, args[0], args[1], to)
 				}
 				if err != nil {
-					return err
+					return noKey(err, args[0])
 				}
 				done := "Changed key %s: %s."
 				if sure.dryRun {
@@ -141,7 +145,7 @@ func (g *global) keyRevoke() *cobra.Command {
 			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				k, err := s.Key(ctx, args[0], args[1])
 				if err != nil {
-					return err
+					return noKey(err, args[0])
 				}
 				what := fmt.Sprintf("the key %s of %s (%s)", k.ID, k.TenantID, keyText(k))
 				if sure.dryRun {

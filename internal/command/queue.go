@@ -217,7 +217,7 @@ func (g *global) queueCommand() *cobra.Command {
 			for _, id := range ids {
 				var r api.CanceledTask
 				if err := c.call(cmd.Context(), http.MethodPost, "/v1/tasks/"+url.PathEscape(id)+":cancel?dry_run="+strconv.FormatBool(sure.dryRun), nil, &r); err != nil {
-					return err
+					return noTask(err)
 				}
 				sum.Queued, sum.Running, sum.DryRun = sum.Queued+r.Queued, sum.Running+r.Running, r.DryRun
 			}
@@ -279,12 +279,16 @@ func (v *days) Set(s string) error {
 	return nil
 }
 
+func noTask(err error) error {
+	return listedBy(err, "`sheaf queue dead` lists the dead tasks, `sheaf doc show DOCUMENT` those of a document.")
+}
+
 // showTask prints the history of a task: each attempt with its worker, time and
 // outcome, and the parser's last output.
 func (g *global) showTask(ctx context.Context, c *client, path string) error {
 	var t api.TaskHistory
 	if err := c.call(ctx, http.MethodGet, path, nil, &t); err != nil {
-		return err
+		return noTask(err)
 	}
 	if g.json {
 		return g.printJSON(t)

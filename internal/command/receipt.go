@@ -58,7 +58,7 @@ func (g *global) receiptCommand() *cobra.Command {
 			}
 			var raw json.RawMessage // verbatim as signed, with fields of later versions
 			if err := c.call(cmd.Context(), http.MethodGet, "/v1/receipts/"+url.PathEscape(args[0]), nil, &raw); err != nil {
-				return err
+				return listedBy(err, "`sheaf receipt list` lists those of a dataset.")
 			}
 			return g.printJSON(raw)
 		},

@@ -51,7 +51,7 @@ Without names it lists what is kept apart; --remove takes one of these back.`,
 			}
 			if remove != "" {
 				if err := c.call(cmd.Context(), http.MethodDelete, path+"/"+url.PathEscape(remove), nil, nil); err != nil {
-					return err
+					return listedBy(err, "`sheaf dataset split %s` lists them.", quoted(args[0]))
 				}
 				return g.done(map[string]string{"removed": remove}, "Took %s back.", remove)
 			}

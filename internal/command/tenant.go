@@ -121,6 +121,7 @@ func (g *global) tenantSet() *cobra.Command {
 			}
 			return g.withStore(cmd.Context(), sure.dryRun, func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := setTenant(ctx, s, args[0], change, pause, resume, sure.dryRun)
+				err = noTenant(err, args[0])
 				if errors.Is(err, sheaf.ErrInvalid) {
 					err = usageError{err}
 				}
@@ -139,6 +140,10 @@ func (g *global) tenantSet() *cobra.Command {
 	cmd.Flags().BoolVar(&resume, "resume", false, "free what is held")
 	sure.dryFlag(cmd)
 	return cmd
+}
+
+func noTenant(err error, id string) error {
+	return listedBy(err, "`sheaf tenant list` lists the tenants; `sheaf tenant create %s` creates this one.", quoted(id))
 }
 
 // setTenant changes a tenant, or returns what a change would produce.
@@ -169,7 +174,7 @@ func (g *global) tenantShow() *cobra.Command {
 			return g.withStore(cmd.Context(), false, func(ctx context.Context, s *sqlstore.Store) error {
 				t, err := s.Tenant(ctx, args[0])
 				if err != nil {
-					return err
+					return noTenant(err, args[0])
 				}
 				held, err := s.QuotaUsage(ctx, t.ID)
 				if err != nil {
