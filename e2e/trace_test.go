@@ -52,7 +52,7 @@ func TestOneTraceFromUploadToIndex(t *testing.T) {
 		"task plan": "submit", "task parse": "submit", "task finalize": "submit",
 		"fetch": "task parse", "parse": "task parse", "chunk": "task parse", "embed": "task parse", "artifact": "task parse", "index": "task parse", "verify": "task finalize",
 	}
-	traceOfUpload(t, "a.pdf", settingsPDF(), parent, "task parse", "1-2")
+	traceOfUpload(t, "a.pdf", string(report(12, "Herons")), parent, "task parse", "1-12")
 }
 
 // A small document is read by its plan.

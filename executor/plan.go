@@ -248,6 +248,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		payload := taskstore.ParsePayload{
 			Format: format.ID(), MediaType: mediaType, SourceKey: doc.BlobKey, SHA256: doc.SHA256, Size: doc.Size,
 			Hint: piece.Hint, Beside: besideOf(opened.Beside, piece.Range), Config: config, Headings: headings, HeadingLevels: levels, Continues: continues, TagSet: tagSet, Flow: flowRun,
+			Slow: opened.Slow || config.OCRPictures.V,
 		}
 		if flowRun != nil && flowRun.Warnings != nil {
 			flowRun = &taskstore.FlowRun{Ref: flowRun.Ref, Key: flowRun.Key, Skipped: flowRun.Skipped, Names: flowRun.Names, Last: flowRun.Last}

@@ -18,8 +18,12 @@ import (
 // tasks took longer than to read it. The document then has the tasks and results that
 // it would otherwise have, written in one transaction and published by it.
 
-// smallBytes is the size up to which a document in one piece is read by its plan.
-const smallBytes = 256 << 10
+// smallBytes is the size up to which a document in one piece is read by its plan, and
+// smallSparseBytes the same if only the parts of the file that are needed are read.
+const (
+	smallBytes       = 256 << 10
+	smallSparseBytes = 4 << 20
+)
 
 // smallCost is the same for what a piece costs, in pages.
 const smallCost = 8
@@ -59,7 +63,7 @@ func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Co
 // takes no longer than planning, and needs nothing but this process. After a failed
 // or lost attempt, planning and reading are tried apart.
 func (e *Executor) readsSmall(t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion) bool {
-	if doc.Size > smallBytes || doc.Generation > 1 || t.FailCount+t.LostCount > 0 || done.Plan == nil || done.Plan.Flow != nil || len(done.Spawn) != 1 {
+	if doc.Generation > 1 || t.FailCount+t.LostCount > 0 || done.Plan == nil || done.Plan.Flow != nil || len(done.Spawn) != 1 {
 		return false
 	}
 	of := &done.Spawn[0]
@@ -67,7 +71,14 @@ func (e *Executor) readsSmall(t *sheaf.Task, doc *sheaf.Document, done *taskstor
 		return false
 	}
 	var payload taskstore.ParsePayload
-	if json.Unmarshal(of.Payload, &payload) != nil || payload.Flow != nil || payload.Continues {
+	if json.Unmarshal(of.Payload, &payload) != nil || payload.Flow != nil || payload.Continues || payload.Slow {
+		return false
+	}
+	most := int64(smallBytes)
+	if e.sparse(&payload) {
+		most = smallSparseBytes
+	}
+	if doc.Size > most {
 		return false
 	}
 	if e.model != nil && enrich.Fingerprint(payload.Config, e.cfg.Chat.Model()) != "" {
@@ -79,7 +90,7 @@ func (e *Executor) readsSmall(t *sheaf.Task, doc *sheaf.Document, done *taskstor
 	}
 	_, optional := format.(parser.Optional)
 	_, caller := format.(parser.Caller)
-	return !optional && !caller && !e.sparse(&payload)
+	return !optional && !caller
 }
 
 // readSmall runs the only range of a planned document, and determines how the

@@ -32,17 +32,23 @@ func (leaflet) Open(context.Context, *os.File, parser.Options) (parser.Document,
 	return nil, errors.New("leaflets are read by a fake")
 }
 
+// partly is leaflet for files of which only parts are read.
+type partly struct{ leaflet }
+
+func (partly) Sparse() {}
+
 // press is a parser of leaflets.
 type press struct {
 	library
 	pages  int
+	slow   bool
 	fail   error
 	poison int // this unit fails; 0 for none
 	parsed int
 }
 
 func (p *press) Plan(context.Context, child.Source) (*parser.Plan, string, func(), error) {
-	return &parser.Plan{Unit: sheaf.UnitPage, Units: p.pages, RangeSize: 12}, "", func() {}, nil
+	return &parser.Plan{Unit: sheaf.UnitPage, Units: p.pages, RangeSize: 12, Slow: p.slow}, "", func() {}, nil
 }
 
 func (p *press) ParseIsolating(_ context.Context, _ child.Source, r sheaf.Range, _ func(int) time.Duration, emit func(sheaf.UnitResult) error) error {
@@ -75,6 +81,9 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 	model := static.Default()
 	for name, c := range map[string]struct {
 		pages int
+		bytes int64  // of the file; 0 for those of the fixture
+		parts bool   // only parts of the file are read
+		slow  bool   // as its plan says
 		fails int    // of the plan, before
 		fail  error  // of the parser
 		bad   int    // page that it cannot read
@@ -85,6 +94,10 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 		"a few":                 {pages: smallCost, want: "published"},
 		"many pages":            {pages: smallCost + 1, want: "planned"},
 		"several ranges":        {pages: 30, want: "planned"},
+		"many bytes":            {pages: 1, bytes: smallBytes + 1, want: "planned"},
+		"many, read in parts":   {pages: 1, bytes: smallBytes + 1, parts: true, want: "published"},
+		"too many for that":     {pages: 1, bytes: smallSparseBytes + 1, parts: true, want: "planned"},
+		"a scan":                {pages: 1, parts: true, slow: true, want: "planned"},
 		"a second attempt":      {pages: 1, fails: 1, want: "planned"},
 		"a page that is broken": {pages: 1, fail: sheaf.Fail(sheaf.CategoryBadInput, "bad", "it is broken"), want: "failed"},
 		"a page among others":   {pages: 3, bad: 2, want: "failed"},
@@ -97,12 +110,18 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 			ix, err := embedded.Open(t.Context(), embedded.Config{Path: t.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
 			f.OK(err)
 			t.Cleanup(func() { _ = ix.Close() })
-			p := &press{pages: c.pages, fail: c.fail, poison: c.bad}
+			p := &press{pages: c.pages, slow: c.slow, fail: c.fail, poison: c.bad}
 			formats := parser.NewRegistry(leaflet{})
+			if c.parts {
+				formats = parser.NewRegistry(partly{})
+			}
 			e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: lostWrites{ix, c.lost}, Embedder: model, Formats: formats,
 				Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
 			d := f.Document("t")
 			f.Exec("UPDATE tasks SET fail_count=? WHERE id=?", c.fails, d.Plan)
+			if c.bytes > 0 {
+				f.Exec("UPDATE documents SET size=? WHERE id=?", c.bytes, d.ID)
+			}
 			plan := f.Claim(d.Plan, "w")
 			done, err := e.Processors()[sheaf.KindPlan].Process(t.Context(), plan)
 			f.OK(err)

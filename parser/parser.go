@@ -181,6 +181,8 @@ type Plan struct {
 	// Beside are blocks of a unit that are kept outside of its content, such as the
 	// values of a form. Parse gets them back in Options.Beside and adds them.
 	Beside map[int][]sheaf.Block `json:",omitempty"`
+	// Slow says that a unit may take seconds to read, such as a page that is a picture.
+	Slow bool `json:",omitempty"`
 }
 
 // PlannedRange is a cut prepared by the format.

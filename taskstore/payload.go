@@ -93,6 +93,8 @@ type ParsePayload struct {
 	Embed bool `json:"embed,omitempty"`
 	// Fresh recognizes the text in pictures again, see PlanPayload.
 	Fresh bool `json:"fresh,omitempty"`
+	// Slow says that a unit may take seconds, see parser.Plan.
+	Slow bool `json:"slow,omitempty"`
 }
 
 // FlowRun is a flow as it runs over a generation. The plan decides it, so that all

@@ -236,6 +236,13 @@ func TestFiguresThatAreNotReadAreNamed(t *testing.T) {
 func TestScansAreCutIntoSmallRanges(t *testing.T) {
 	picture, _ := pictured(t, enginetest.File{Pages: []enginetest.Page{{Content: enginetest.Text("F1", 12, 72, 700, "A page")}}})
 	pages := func(scans int) []byte {
+		text := enginetest.File{Pages: make([]enginetest.Page, 3)}
+		for i := range text.Pages {
+			text.Pages[i].Content = enginetest.Text("F1", 12, 72, 700, "A page with a text layer.")
+		}
+		if scans == 0 {
+			return text.Bytes()
+		}
 		var b bytes.Buffer
 		readers := make([]io.Reader, scans)
 		for i := range readers {
@@ -243,10 +250,6 @@ func TestScansAreCutIntoSmallRanges(t *testing.T) {
 		}
 		if err := api.ImportImages(nil, &b, readers, nil, nil); err != nil {
 			t.Fatal(err)
-		}
-		text := enginetest.File{Pages: make([]enginetest.Page, 3)}
-		for i := range text.Pages {
-			text.Pages[i].Content = enginetest.Text("F1", 12, 72, 700, "A page with a text layer.")
 		}
 		var out bytes.Buffer
 		if err := api.MergeRaw([]io.ReadSeeker{bytes.NewReader(b.Bytes()), bytes.NewReader(text.Bytes())}, &out, false, nil); err != nil {
@@ -259,7 +262,7 @@ func TestScansAreCutIntoSmallRanges(t *testing.T) {
 		scans int
 		by    ocr.Config
 		want  int
-	}{{5, on, ocr.RangePages}, {5, ocr.Config{}, rangeSize}, {2, on, rangeSize}} {
+	}{{5, on, ocr.RangePages}, {5, ocr.Config{}, rangeSize}, {2, on, rangeSize}, {0, on, rangeSize}} {
 		path := filepath.Join(t.TempDir(), "a.pdf")
 		if err := os.WriteFile(path, pages(c.scans), 0o600); err != nil {
 			t.Fatal(err)
@@ -276,6 +279,8 @@ func TestScansAreCutIntoSmallRanges(t *testing.T) {
 		plan, err := d.Plan(t.Context())
 		if err != nil || plan.Units != c.scans+3 || plan.RangeSize != c.want {
 			t.Errorf("%d scans of %d pages: %v, ranges of %d, want %d", c.scans, plan.Units, err, plan.RangeSize, c.want)
+		} else if plan.Slow != (c.scans > 0) {
+			t.Errorf("a plan with %d scans: slow is %t", c.scans, plan.Slow)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)

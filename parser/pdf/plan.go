@@ -85,6 +85,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 		}
 	}
 	if err == nil && len(in.fingerprints) == d.pages {
+		p.Slow = in.scans > 0
 		p.Fingerprints, p.Outline, p.Beside = in.fingerprints, in.outline, in.beside
 		if d.format.cfg.OCR.On() && 2*in.scans > d.pages {
 			p.RangeSize = ocr.RangePages
@@ -106,6 +107,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 			placing.Place(in.pages) // so that ranges read here next need not search for them
 		}
 	} else {
+		p.Slow = true // for all that is known
 		why := "The file's structure could not be followed"
 		if errors.Is(err, errTooLarge) {
 			why = fmt.Sprintf("The file is larger than %d MB", maxInspectBytes>>20)
