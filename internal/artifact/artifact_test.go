@@ -212,6 +212,34 @@ func TestWriterRefusesWhatWouldNotComeBack(t *testing.T) {
 	}
 }
 
+// What a writer has written before leaves nothing in the next file.
+func TestWritersAreUsedAgain(t *testing.T) {
+	var files [][]byte
+	for round := range 3 {
+		for i, n := range []int{3, 1, 300, 0, 2, 5000, 1, 40, 3} {
+			h := header(64 << (i % 3))
+			h.RangeID, h.Name = sheaf.RangeID(strings.Repeat("0", 32), int64(i)), strings.Repeat("long ", i)+"name.pdf"
+			if i%4 == 1 {
+				h = h.WithReadings(Readings{"page 1": []byte("what was recognized")})
+			}
+			chunks, vectors := sample(n, h.Dim)
+			if i%3 == 2 {
+				vectors = nil
+			}
+			if round == 0 {
+				for resting.Get() != nil { // the file is that of a new writer
+				}
+			}
+			file := encode(t, h, chunks, vectors)
+			if round == 0 {
+				files = append(files, file)
+			} else if !bytes.Equal(file, files[i]) {
+				t.Errorf("round %d: file %d differs from that of a new writer", round, i)
+			}
+		}
+	}
+}
+
 func TestFailingWriterIsReported(t *testing.T) {
 	full := errors.New("disk full")
 	chunks, vectors := sample(5000, 64)

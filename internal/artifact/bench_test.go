@@ -46,3 +46,18 @@ func TestDecodingOneChunkAllocatesLittle(t *testing.T) {
 		t.Errorf("decoding one chunk made %.0f allocations", n)
 	}
 }
+
+// BenchmarkEncodeOne writes such a result.
+func BenchmarkEncodeOne(b *testing.B) {
+	h, chunks, vectors, err := Decode(oneChunk(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var file bytes.Buffer
+		if err := Encode(&file, h, chunks, vectors); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
@@ -25,6 +26,7 @@ type Writer struct {
 	parquet *parquet.GenericWriter[row]
 	rows    []row
 	pending int // bytes buffered
+	written int // bytes buffered since the start
 	err     error
 }
 
@@ -34,13 +36,34 @@ var schema, schemaV2, schemaV1 = parquet.SchemaOf(row{}), parquet.SchemaOf(rowV2
 // megabyte to build.
 var compression = &zstd.Codec{Level: zstd.SpeedFastest}
 
+// resting holds Parquet writers to be used again: making one takes longer than writing
+// the few chunks of a small document, and allocates half a megabyte. All have the same
+// keys, and none has written a large file, whose buffers it would keep.
+var resting sync.Pool // of *parquet.GenericWriter[row]
+
+// mostResting is the size up to which a file's writer is kept.
+const mostResting = 512 << 10
+
 // NewWriter starts a file on w.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.Dim < 0 || h.Dim > maxDim {
 		return nil, fmt.Errorf("%w: vectors of %d values, at most %d", sheaf.ErrInvalid, h.Dim, maxDim)
 	}
 	s := newSealer(w)
-	p := parquet.NewGenericWriter[row](s, schema,
+	p, rested := resting.Get().(*parquet.GenericWriter[row])
+	if rested {
+		p.Reset(s)
+	} else {
+		p = newParquet(s)
+	}
+	for _, kv := range h.metadata() {
+		p.SetKeyValueMetadata(kv[0], kv[1])
+	}
+	return &Writer{header: h, sealer: s, parquet: p}, nil
+}
+
+func newParquet(w io.Writer) *parquet.GenericWriter[row] {
+	return parquet.NewGenericWriter[row](w, schema,
 		parquet.Compression(compression),
 		parquet.CreatedBy("sheaf", "1", ""),
 		parquet.DataPageStatistics(false),
@@ -49,10 +72,19 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 		parquet.SkipPageBounds("text"), parquet.SkipPageBounds("parent"), parquet.SkipPageBounds("context"), parquet.SkipPageBounds("vector", "list", "element"),
 		parquet.SkipPageBounds("columns"), parquet.SkipPageBounds("metadata"),
 		parquet.WriteBufferSize(0))
-	for _, kv := range h.metadata() {
-		p.SetKeyValueMetadata(kv[0], kv[1])
+}
+
+// rest keeps the Parquet writer of a complete file for another one.
+func rest(p *parquet.GenericWriter[row]) {
+	// Reset clears the names of the columns that a file lists, and with them those of
+	// the writer: https://github.com/parquet-go/parquet-go/issues/602
+	for _, group := range p.File().Metadata().RowGroups {
+		for i := range group.Columns {
+			group.Columns[i].MetaData.PathInSchema = nil
+		}
 	}
-	return &Writer{header: h, sealer: s, parquet: p}, nil
+	p.Reset(io.Discard)
+	resting.Put(p)
 }
 
 // Write adds a chunk. vector is Header.Dim long, or nil for a chunk that is not to
@@ -89,6 +121,7 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	if r.Metadata, err = jsonOf(c, "metadata", metadata); err != nil {
 		return err
 	}
+	before := w.pending
 	for _, text := range []*string{r.Columns, r.Metadata} {
 		if text != nil {
 			w.pending += len(*text)
@@ -96,6 +129,7 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	}
 	w.rows = append(w.rows, r)
 	w.pending += 256 + len(r.Text) + len(r.Parent) + len(r.Context) + 4*len(r.Vector) + 40*len(r.Boxes)
+	w.written += w.pending - before
 	if len(w.rows) == batchRows || w.pending >= groupBytes {
 		w.err = w.flush()
 	}
@@ -172,6 +206,10 @@ func (w *Writer) Close() (err error) {
 	if err := w.sealer.finish(); err != nil {
 		return fmt.Errorf("writing the artifact of range %s: %w", w.header.RangeID, err)
 	}
+	if w.written <= mostResting && w.header.readings == "" {
+		rest(w.parquet)
+	}
+	w.parquet = nil
 	return nil
 }
 
