@@ -47,12 +47,14 @@ func fieldOf(c *sheaf.ParseConfig, i int) (reflect.Value, opt) {
 
 // Value returns the value of a setting in c, by its JSON name: an int, string,
 // bool, []string or []sheaf.Range. ok is false if c does not set it.
-func Value(c sheaf.ParseConfig, name string) (value any, ok bool) {
+func Value(c sheaf.ParseConfig, name string) (value any, ok bool) { return valueOf(&c, name) }
+
+func valueOf(c *sheaf.ParseConfig, name string) (value any, ok bool) {
 	i := field(name)
 	if i < 0 {
 		return nil, false
 	}
-	_, o := fieldOf(&c, i)
+	_, o := fieldOf(c, i)
 	return o.Any(), o.IsSet()
 }
 

@@ -291,7 +291,7 @@ func Check(c sheaf.ParseConfig) error {
 		return fmt.Errorf("chunk_method %q is not one of %s; null stands for what holds without it", c.ChunkMethod.V, strings.Join(MethodNames(), ", "))
 	}
 	for _, s := range Table {
-		v, set := Value(c, s.Name)
+		v, set := valueOf(&c, s.Name)
 		if n, ok := v.(int); ok && set && (n < s.Min || n > s.Max) {
 			return fmt.Errorf("%s is %d; choose a number from %d to %d, or null for what holds without it", s.Name, n, s.Min, s.Max)
 		}
