@@ -462,9 +462,13 @@ func encodeMap(m map[string]string) string {
 // a document reads hundreds of range results: encoding/json takes five times as long
 // for them, a twentieth of the cost of a changed page.
 func decode(s string, v any) {
-	if s != "" {
-		_ = fastjson.Unmarshal([]byte(s), v)
+	if s == "" {
+		return
 	}
+	if m, is := v.(*map[string]string); is && *m == nil {
+		*m = map[string]string{} // otherwise it makes one for 64 entries
+	}
+	_ = fastjson.Unmarshal([]byte(s), v)
 }
 
 func encodeFailure(f *sheaf.Failure) string {

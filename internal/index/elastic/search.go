@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
-	fastjson "github.com/segmentio/encoding/json"
 
 	"sheaf"
 	"sheaf/internal/index"
@@ -302,7 +301,7 @@ func (x *Index) Search(ctx context.Context, q index.Query) (index.Candidates, er
 		}
 		for _, h := range answer.Responses[i].Hits.Hits {
 			hit := index.Hit{Score: h.Score}
-			if err := fastjson.Unmarshal(h.Source.Chunk, &hit.Chunk); err != nil {
+			if err := index.DecodeChunk(h.Source.Chunk, &hit.Chunk); err != nil {
 				return index.Candidates{}, fmt.Errorf("chunk %s in %s is not readable: %w", h.ID, x.alias, err)
 			}
 			hit.Chunk.Text = h.Source.Text

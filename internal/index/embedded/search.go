@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	fastjson "github.com/segmentio/encoding/json"
-
 	"sheaf"
 	"sheaf/internal/index"
 )
@@ -282,7 +280,7 @@ func (x *Index) fetch(ctx context.Context, sides ...[]scored) (map[uint32]*sheaf
 }
 
 func decodeChunk(data []byte, c *sheaf.Chunk) error {
-	if err := fastjson.Unmarshal(data, c); err != nil {
+	if err := index.DecodeChunk(data, c); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return nil
