@@ -405,6 +405,14 @@ func (s *Searcher) search(ctx context.Context, tenantID string, r Request, start
 		answer.Hits = slices.DeleteFunc(answer.Hits, func(h Hit) bool { return h.Score < *r.Threshold })
 	}
 	answer.Hits = answer.Hits[:min(len(answer.Hits), r.Limit)]
+	if r.Highlight && r.Mode != Vector {
+		words := index.ParseWords(r.Query)
+		for i := range answer.Hits {
+			if h := &answer.Hits[i]; h.Highlight == "" {
+				h.Highlight = words.Highlight(h.Chunk.Text) // found by meaning alone, but a word may still match
+			}
+		}
+	}
 	answer.TookMS = math.Round(time.Since(started).Seconds()*1e5) / 100
 	return answer, nil
 }
@@ -585,8 +593,9 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		page     int
 	}
 	seen := make(map[group]int)
-	out := []Hit{}
-	for _, f := range r.fewSummaries(rank(c, visible, fusion, r)) {
+	ranked := r.fewSummaries(rank(c, visible, fusion, r))
+	out := make([]Hit, 0, len(ranked))
+	for _, f := range ranked {
 		v := visible[f.Chunk.RangeID]
 		if r.GroupBy != "" {
 			g := group{document: v.DocumentID}
@@ -614,9 +623,6 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		h.Chunk.Generation = v.Generation
 		if v.Edited != nil {
 			h.Chunk.ID, h.Chunk.RangeID = v.Edited.ChunkID, cmp.Or(v.Edited.RangeID, h.Chunk.RangeID)
-		}
-		if h.Highlight == "" && r.Highlight && r.Mode != Vector {
-			h.Highlight = index.ParseWords(r.Query).Highlight(f.Chunk.Text) // found by meaning alone, but a word may still match
 		}
 		out = append(out, h)
 	}

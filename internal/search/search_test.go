@@ -273,6 +273,33 @@ func TestThresholdLimitAndWeight(t *testing.T) {
 	}
 }
 
+// A hit that the word side did not return may have words of the query all the same.
+func TestHitsByMeaningAreHighlighted(t *testing.T) {
+	s, r := newSearcher(t)
+	var all []entryOf
+	for i := range 300 { // the longer ones mean more of a pump, and match its word less
+		all = append(all, chunk(fmt.Sprint("d", i), "pump "+strings.Repeat("compressor valve liquid ", i)))
+	}
+	add(t, s, r, all...)
+	one := 1.0
+	answer := ask(t, s, search.Request{Query: "pump for a liquid", Limit: 50, Highlight: true, VectorWeight: &one})
+	byMeaning := 0
+	for _, h := range answer.Hits {
+		if h.Scores.Text == 0 {
+			byMeaning++
+		}
+		if !strings.Contains(h.Highlight, "<mark>pump") {
+			t.Errorf("%q is highlighted as %q", h.Chunk.Text, h.Highlight)
+		}
+	}
+	if byMeaning == 0 || len(answer.Hits) != 50 {
+		t.Errorf("%d of %d hits were found by meaning alone", byMeaning, len(answer.Hits))
+	}
+	if plain := ask(t, s, search.Request{Query: "pump"}); plain.Hits[0].Highlight != "" {
+		t.Errorf("unasked, a hit is highlighted: %q", plain.Hits[0].Highlight)
+	}
+}
+
 func TestBadRequestsAreRefused(t *testing.T) {
 	s, _ := newSearcher(t)
 	much, little := 1.5, -0.1
