@@ -272,27 +272,35 @@ func (f *format) Agree(layouts [][]byte) []json.RawMessage {
 			pages[ranges[i][k].page] = &ranges[i][k].facts
 		}
 	}
+	around := make([]*facts, 0, 2*nearby+1)
+	decide := func(r *report) decision {
+		around = around[:0]
+		for n := r.page - nearby; n <= r.page+nearby; n++ {
+			if f := pages[n]; f != nil {
+				around = append(around, f)
+			}
+		}
+		return r.decide(around)
+	}
 	hints := make([]json.RawMessage, len(layouts))
 	for i, reports := range ranges {
-		stands, agreed := true, map[int]decision{}
+		stands := true // nearly always, in a new version of a document
 		for k := range reports {
-			r := &reports[k]
-			if !r.decided {
-				continue
+			if r := &reports[k]; r.decided && !r.stands(decide(r)) {
+				stands = false
+				break
 			}
-			var around []*facts
-			for n := r.page - nearby; n <= r.page+nearby; n++ {
-				if f := pages[n]; f != nil {
-					around = append(around, f)
-				}
+		}
+		if stands {
+			continue
+		}
+		agreed := map[int]decision{}
+		for k := range reports {
+			if r := &reports[k]; r.decided {
+				agreed[r.page] = decide(r)
 			}
-			d := r.decide(around)
-			agreed[r.page] = d
-			stands = stands && r.stands(d)
 		}
-		if !stands {
-			hints[i], _ = json.Marshal(agreed) // plain fields always encode
-		}
+		hints[i], _ = json.Marshal(agreed) // plain fields always encode
 	}
 	return hints
 }
