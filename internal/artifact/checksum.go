@@ -20,6 +20,9 @@ const (
 	magic         = "PAR1"
 )
 
+// usualFooter is more than the footer of a small file takes.
+const usualFooter = 8 << 10
+
 // sealer forwards Parquet's output, but holds the footer back to insert the
 // checksum.
 type sealer struct {
@@ -33,6 +36,9 @@ func newSealer(w io.Writer) *sealer { return &sealer{w: w, hash: xxhash.New()} }
 
 func (s *sealer) Write(p []byte) (int, error) {
 	if s.hold {
+		if s.footer == nil {
+			s.footer = make([]byte, 0, usualFooter)
+		}
 		s.footer = append(s.footer, p...)
 		return len(p), nil
 	}
