@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,8 +24,12 @@ const (
 	smallSparseBytes = 4 << 20
 )
 
-// smallCost is the same for what a piece costs, in pages.
-const smallCost = 8
+// smallCost is the same for what a piece costs, in pages. A new version of a document
+// has a piece of the usual size of which one page has changed.
+const (
+	smallCost   = 8
+	changedCost = 12
+)
 
 // smallTime and smallTimePerPage bound its parsing. What takes longer is left to a
 // task, which has more time and finds the unit that is to blame.
@@ -35,7 +38,8 @@ const (
 	smallTimePerPage = time.Second
 )
 
-// processPlan plans a document, and reads and publishes it if it is small.
+// processPlan plans a document. It also reads it if it is small, or if only one range of
+// a new version is not kept, and publishes it if nothing else is to be done.
 func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 	doc, err := e.cfg.Planner.Store.DocumentByID(ctx, t.DocumentID)
 	if err != nil {
@@ -45,68 +49,82 @@ func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Co
 	if err != nil {
 		return done, err
 	}
-	if e.readsSmall(t, doc, &done) {
-		if err := e.readSmall(ctx, t, doc, &done); err != nil {
+	e.outlines.planned(t, done.Spawn)
+	if of := e.readsItself(t, doc, &done); of != nil {
+		if err := e.readPlanned(ctx, t, doc, &done, of); err != nil {
 			if ctx.Err() != nil {
 				return done, err
 			}
 			// Its own task reads it again and reports what is wrong.
 			e.cfg.Log.DebugContext(ctx, "the plan could not read the document; a task of its own does", "document", doc.ID, "error", err)
-			done.Remains = true
+			of.Done, of.Ran, done.Remains = nil, false, true
 		}
 	}
-	e.outlines.planned(t, done.Spawn)
 	return done, nil
 }
 
-// readsSmall reports whether the plan t reads the document itself: one piece that
-// takes no longer than planning, and needs nothing but this process. After a failed
-// or lost attempt, planning and reading are tried apart.
-func (e *Executor) readsSmall(t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion) bool {
-	if doc.Generation > 1 || t.FailCount+t.LostCount > 0 || done.Plan == nil || done.Plan.Flow != nil || len(done.Spawn) != 1 {
-		return false
+// readsItself returns the task that the plan t runs itself, nil for none: the only
+// range of a small document, or the only one of a new version that is not kept. It
+// takes no longer than planning, and needs nothing but this process. After a failed or
+// lost attempt, planning and reading are tried apart.
+func (e *Executor) readsItself(t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion) *sheaf.NewTask {
+	if t.FailCount+t.LostCount > 0 || done.Plan == nil || done.Plan.Flow != nil || slices.Contains(e.Skipped(), sheaf.KindParse) {
+		return nil
 	}
-	of := &done.Spawn[0]
-	if of.Kind != sheaf.KindParse || of.Done != nil || of.Pool != "" || of.Cost > smallCost || len(of.DependsOn) > 0 || slices.Contains(e.Skipped(), sheaf.KindParse) {
-		return false
+	var of *sheaf.NewTask
+	for i := range done.Spawn {
+		switch n := &done.Spawn[i]; {
+		case n.Done != nil:
+		case of != nil:
+			return nil
+		default:
+			of = n
+		}
+	}
+	changed := len(done.Spawn) > 1
+	most := smallCost
+	if changed {
+		most = changedCost
+	}
+	if of == nil || of.Kind != sheaf.KindParse || of.Pool != "" || of.Cost > most || len(of.DependsOn) > 0 || !changed && doc.Generation > 1 {
+		return nil
 	}
 	var payload taskstore.ParsePayload
-	if json.Unmarshal(of.Payload, &payload) != nil || payload.Flow != nil || payload.Continues || payload.Slow {
-		return false
+	if json.Unmarshal(of.Payload, &payload) != nil || payload.Flow != nil || payload.Slow {
+		return nil
 	}
-	most := int64(smallBytes)
-	if e.sparse(&payload) {
-		most = smallSparseBytes
-	}
-	if doc.Size > most {
-		return false
+	switch sparse := e.sparse(&payload); {
+	case sparse && changed: // its size says nothing about the range
+	case sparse && doc.Size > smallSparseBytes, !sparse && doc.Size > smallBytes:
+		return nil
 	}
 	if e.model != nil && enrich.Fingerprint(payload.Config, e.cfg.Chat.Model()) != "" {
-		return false
+		return nil
 	}
 	format, ok := e.cfg.Planner.Formats.ByID(payload.Format)
 	if !ok {
-		return false
+		return nil
 	}
 	_, optional := format.(parser.Optional)
 	_, caller := format.(parser.Caller)
-	return !optional && !caller
+	if optional || caller {
+		return nil
+	}
+	return of
 }
 
-// readSmall runs the only range of a planned document, and determines how the
-// document ends. The range result has the id of the plan's attempt, so that it is
-// collected if the attempt is lost.
-func (e *Executor) readSmall(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion) error {
-	of := &done.Spawn[0]
+// readPlanned runs a task of the planned document, and determines how the document ends.
+// The range result has the id of the plan's attempt, so that it is collected if the
+// attempt is lost.
+func (e *Executor) readPlanned(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion, of *sheaf.NewTask) error {
 	planned := *doc
 	planned.Parser, planned.Unit, planned.Units = done.Plan.Parser, done.Plan.Unit, done.Plan.Units
 	planned.Metadata = done.Plan.MetadataWith(doc.Metadata)
 	e.recent.know(t, &planned, time.Now())
 	defer e.recent.forget([]string{doc.ID})
 
-	reads := *t
-	reads.Kind, reads.Unit, reads.Range, reads.Cost = of.Kind, of.Unit, of.Range, of.Cost
-	reads.ReuseKey, reads.Digest, reads.Payload = of.ReuseKey, of.Digest, of.Payload
+	reads := spawned(t, of)
+	reads.ID = t.ID
 	quick := *e
 	quick.cfg.ParseTimeout, quick.cfg.UnitTimeout = min(e.cfg.ParseTimeout, smallTime), min(e.cfg.UnitTimeout, smallTimePerPage)
 	parsed, err := quick.pinned((*Executor).processParse).Process(ctx, &reads)
@@ -117,20 +135,38 @@ func (e *Executor) readSmall(ctx context.Context, t *sheaf.Task, doc *sheaf.Docu
 		// Perhaps only for want of time: a task of its own has more.
 		return fmt.Errorf("unit %d was not read: %s", parsed.Result.Ledger[i].From, parsed.Result.Ledger[i].Message)
 	}
+	of.Done, of.Ran = &parsed.Result, true
+	if t.Generation > 1 {
+		edits, err := e.cfg.Store.Edits(ctx, t.TenantID, t.DocumentID)
+		if err != nil || len(edits) > 0 {
+			return err // finalize places them
+		}
+	}
 	plan := *t
 	plan.State, plan.Result = sheaf.TaskDone, done.Result
-	reads.ID, reads.State, reads.Result = of.ID, sheaf.TaskDone, parsed.Result
+	tasks := []sheaf.Task{plan}
+	for i := range done.Spawn {
+		n := &done.Spawn[i]
+		r := spawned(t, n)
+		r.State, r.Result = sheaf.TaskDone, *n.Done
+		tasks = append(tasks, r)
+	}
 	finalizes := *t
 	finalizes.Kind = sheaf.KindFinalize
 	ended, err := e.pinned(func(e *Executor, ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
-		return e.finalize(ctx, t, &planned, []sheaf.Task{plan, reads})
+		return e.finalize(ctx, t, &planned, tasks)
 	}).Process(ctx, &finalizes)
-	if err == nil && ended.Publish == nil {
-		err = errors.New("the document is not complete")
-	}
 	if err != nil {
 		return err
 	}
-	of.Done, of.Ran, done.Publish = &parsed.Result, true, ended.Publish
+	done.Publish = ended.Publish // nil if ranges are to be put under other headings, or read again: finalize does that
 	return nil
+}
+
+// spawned is a task that the plan t makes, as far as reading and finalizing look at it.
+func spawned(t *sheaf.Task, n *sheaf.NewTask) sheaf.Task {
+	of := *t
+	of.ID, of.Kind, of.Unit, of.Range, of.Cost = n.ID, n.Kind, n.Unit, n.Range, n.Cost
+	of.ReuseKey, of.Digest, of.Payload = n.ReuseKey, n.Digest, n.Payload
+	return of
 }

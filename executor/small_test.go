@@ -16,6 +16,7 @@ import (
 	"sheaf/internal/index/embedded"
 	"sheaf/parser"
 	"sheaf/parser/child"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -42,13 +43,14 @@ type press struct {
 	library
 	pages  int
 	slow   bool
+	prints []uint64 // of the pages; nil for a file that is read whole
 	fail   error
 	poison int // this unit fails; 0 for none
 	parsed int
 }
 
 func (p *press) Plan(context.Context, child.Source) (*parser.Plan, string, func(), error) {
-	return &parser.Plan{Unit: sheaf.UnitPage, Units: p.pages, RangeSize: 12, Slow: p.slow}, "", func() {}, nil
+	return &parser.Plan{Unit: sheaf.UnitPage, Units: p.pages, RangeSize: 12, Slow: p.slow, Fingerprints: p.prints}, "", func() {}, nil
 }
 
 func (p *press) ParseIsolating(_ context.Context, _ child.Source, r sheaf.Range, _ func(int) time.Duration, emit func(sheaf.UnitResult) error) error {
@@ -151,6 +153,126 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 				}
 				if p.parsed > 0 != (c.want == "failed") {
 					t.Errorf("parsed %d times", p.parsed)
+				}
+			}
+		})
+	}
+}
+
+// What a new version changes in one range is read by its plan.
+func TestChangedRangeIsReadByItsPlan(t *testing.T) {
+	model := static.Default()
+	for name, c := range map[string]struct {
+		changed []int // pages
+		fail    error // of the parser
+		slow    bool  // as the plan says
+		edited  bool  // a chunk of the version before
+		fails   int   // of the plan, before
+		want    string
+	}{
+		"a page":                {changed: []int{14}, want: "published"},
+		"two of a range":        {changed: []int{14, 15}, want: "published"},
+		"two ranges":            {changed: []int{2, 14}, want: "planned"},
+		"a scan":                {changed: []int{14}, slow: true, want: "planned"},
+		"a second attempt":      {changed: []int{14}, fails: 1, want: "planned"},
+		"nothing":               {want: "planned"},
+		"a page that is broken": {changed: []int{14}, fail: sheaf.Fail(sheaf.CategoryBadInput, "bad", "it is broken"), want: "failed"},
+		"a page beside an edit": {changed: []int{14}, edited: true, want: "read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := storetest.New(t, "sqlite")
+			blobs, err := file.Open(t.TempDir())
+			f.OK(err)
+			ix, err := embedded.Open(t.Context(), embedded.Config{Path: t.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
+			f.OK(err)
+			t.Cleanup(func() { _ = ix.Close() })
+			p := &press{pages: 30, prints: make([]uint64, 30)}
+			for i := range p.prints {
+				p.prints[i] = uint64(i + 1)
+			}
+			formats := parser.NewRegistry(partly{})
+			e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: ix, Embedder: model, Formats: formats,
+				Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
+			process := func(id string) (*sheaf.Task, taskstore.Completion) {
+				t.Helper()
+				task := f.Claim(id, "w")
+				done, err := e.Processors()[task.Kind].Process(t.Context(), task)
+				f.OK(err)
+				f.OK(f.Store.Complete(t.Context(), task.Held(), done))
+				return task, done
+			}
+			finish := func(d storetest.Doc, gen int) {
+				t.Helper()
+				for _, task := range f.Tasks(d.ID, gen) {
+					if task.State == sheaf.TaskPending && task.Kind != sheaf.KindFinalize {
+						process(task.ID)
+					}
+				}
+				f.Fold()
+				process(f.Finalizer(d.ID))
+			}
+			d := f.Document("t")
+			process(d.Plan)
+			finish(d, 1)
+			before := f.Tasks(d.ID, 1)
+			if c.edited {
+				text, at := "Herons stand in the water.", before[slices.IndexFunc(before, func(t sheaf.Task) bool { return t.Kind == sheaf.KindParse })]
+				edit := taskstore.ChunkEdit{
+					ID: sheaf.NewID(), TenantID: d.Tenant, DocumentID: d.ID, Author: "ada",
+					Anchor: taskstore.Anchor{Digest: "d", Of: 1}, Content: taskstore.EditContent{Text: &text},
+					Placement: taskstore.Placement{Generation: 1, ChunkID: sheaf.ChunkID(at.Result.RangeID, 0), BaseRange: at.Result.RangeID, RangeID: sheaf.EditedRangePrefix + sheaf.NewID()},
+				}
+				f.OK(f.Store.ReserveRanges(t.Context(), d.Tenant, d.ID, []string{edit.RangeID}))
+				_, err := f.Store.PutEdit(t.Context(), edit, 0)
+				f.OK(err)
+			}
+			for _, n := range c.changed {
+				p.prints[n-1] = uint64(1000 + n)
+			}
+			p.fail, p.slow, p.parsed = c.fail, c.slow, 0
+			d = f.Reparse(d)
+			f.Exec("UPDATE tasks SET fail_count=? WHERE id=?", c.fails, d.Plan)
+			plan, done := process(d.Plan)
+			if got := done.Publish != nil; got != (c.want == "published") {
+				t.Fatalf("published: %t", got)
+			}
+			own, kept, open := 0, 0, 0
+			for _, task := range f.Tasks(d.ID, 2) {
+				switch {
+				case task.Kind != sheaf.KindParse:
+				case task.State == sheaf.TaskPending:
+					open++
+				case task.Result.RangeID == sheaf.RangeID(plan.ID, plan.Epoch):
+					own++
+				default:
+					kept++
+				}
+			}
+			all, affected := 0, 0
+			for _, b := range before {
+				if b.Kind == sheaf.KindParse {
+					all++
+					affected += map[bool]int{true: 1}[slices.ContainsFunc(c.changed, func(n int) bool { return b.Range.From <= n && n <= b.Range.To })]
+				}
+			}
+			read := c.want == "published" || c.want == "read"
+			if want := map[bool][2]int{true: {1, 0}, false: {0, affected}}[read]; own != want[0] || open != want[1] || kept != all-affected {
+				t.Errorf("of %d ranges %d were read by the plan, %d are open and %d kept", all, own, open, kept)
+			}
+			if got := f.Int("SELECT COUNT(*) FROM garbage WHERE range_id=?", sheaf.RangeID(plan.ID, plan.Epoch)); (got > 0) != (c.want == "failed") {
+				t.Errorf("%d entries of garbage", got)
+			}
+			if p.fail = nil; c.want != "published" {
+				finish(d, 2)
+			}
+			doc := f.Doc(d.ID)
+			if doc.State != sheaf.DocSucceeded || doc.LiveGeneration != 2 || doc.Units != 30 {
+				t.Errorf("ended as %+v", doc)
+			}
+			for _, b := range before { // what is kept stays, and what is replaced is collected
+				used := f.Int("SELECT COUNT(*) FROM tasks WHERE doc_id=? AND gen=2 AND range_id=?", d.ID, b.Result.RangeID) > 0
+				if got := f.Int("SELECT COUNT(*) FROM garbage WHERE range_id=?", b.Result.RangeID) > 0; b.Kind == sheaf.KindParse && got == used {
+					t.Errorf("range %s of the version before: used %t, collected %t", b.Range, used, got)
 				}
 			}
 		})
