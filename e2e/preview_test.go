@@ -58,7 +58,12 @@ func TestDryRunSaysWhatWorkTakes(t *testing.T) {
 	mustState(t, d, sheaf.DocSucceeded)
 
 	// A file of the same type: an estimate from what was measured, and it says so.
-	a := upload("other.pdf", string(report(15, "Carts")))
+	// A sample of the speed, here one without tasks, is kept for a while.
+	var a *api.SubmitAnswer
+	waitFor(t, "the speed to be measured", func() bool {
+		a = upload("other.pdf", string(report(15, "Carts")))
+		return a.Forecast.Seconds.P50 != nil
+	})
 	f := a.Forecast
 	if f.Units != 15 || len(a.Plans) != 1 || f.Chunks.Count == nil || !f.Chunks.Estimated || f.Chunks.Basis == "" {
 		t.Fatalf("%+v", f)
