@@ -86,7 +86,7 @@ func (e *Executor) readsItself(t *sheaf.Task, doc *sheaf.Document, done *tasksto
 	if changed {
 		most = changedCost
 	}
-	if of == nil || of.Kind != sheaf.KindParse || of.Pool != "" || of.Cost > most || len(of.DependsOn) > 0 || !changed && doc.Generation > 1 {
+	if of == nil || of.Kind != sheaf.KindParse || of.Pool != "" || of.Cost > most || len(of.DependsOn) > 0 {
 		return nil
 	}
 	var payload taskstore.ParsePayload

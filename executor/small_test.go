@@ -163,6 +163,7 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 func TestChangedRangeIsReadByItsPlan(t *testing.T) {
 	model := static.Default()
 	for name, c := range map[string]struct {
+		pages   int   // 0 for 30
 		changed []int // pages
 		fail    error // of the parser
 		slow    bool  // as the plan says
@@ -172,6 +173,8 @@ func TestChangedRangeIsReadByItsPlan(t *testing.T) {
 	}{
 		"a page":                {changed: []int{14}, want: "published"},
 		"two of a range":        {changed: []int{14, 15}, want: "published"},
+		"a small document":      {pages: 3, changed: []int{2}, want: "published"},
+		"an unchanged one":      {pages: 3, want: "planned"},
 		"two ranges":            {changed: []int{2, 14}, want: "planned"},
 		"a scan":                {changed: []int{14}, slow: true, want: "planned"},
 		"a second attempt":      {changed: []int{14}, fails: 1, want: "planned"},
@@ -186,7 +189,8 @@ func TestChangedRangeIsReadByItsPlan(t *testing.T) {
 			ix, err := embedded.Open(t.Context(), embedded.Config{Path: t.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
 			f.OK(err)
 			t.Cleanup(func() { _ = ix.Close() })
-			p := &press{pages: 30, prints: make([]uint64, 30)}
+			pages := cmp.Or(c.pages, 30)
+			p := &press{pages: pages, prints: make([]uint64, pages)}
 			for i := range p.prints {
 				p.prints[i] = uint64(i + 1)
 			}
@@ -212,8 +216,9 @@ func TestChangedRangeIsReadByItsPlan(t *testing.T) {
 				process(f.Finalizer(d.ID))
 			}
 			d := f.Document("t")
-			process(d.Plan)
-			finish(d, 1)
+			if _, done := process(d.Plan); done.Publish == nil {
+				finish(d, 1)
+			}
 			before := f.Tasks(d.ID, 1)
 			if c.edited {
 				text, at := "Herons stand in the water.", before[slices.IndexFunc(before, func(t sheaf.Task) bool { return t.Kind == sheaf.KindParse })]
@@ -266,7 +271,7 @@ func TestChangedRangeIsReadByItsPlan(t *testing.T) {
 				finish(d, 2)
 			}
 			doc := f.Doc(d.ID)
-			if doc.State != sheaf.DocSucceeded || doc.LiveGeneration != 2 || doc.Units != 30 {
+			if doc.State != sheaf.DocSucceeded || doc.LiveGeneration != 2 || doc.Units != pages {
 				t.Errorf("ended as %+v", doc)
 			}
 			for _, b := range before { // what is kept stays, and what is replaced is collected
