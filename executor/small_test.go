@@ -79,8 +79,22 @@ func (x lostWrites) Write(ctx context.Context, entries []index.Entry) error {
 	return cmp.Or(x.Index.Write(ctx, entries), x.fail)
 }
 
-func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
+// pressed is an executor that reads leaflets into an index, whose answers to writes are
+// lost if lost is an error.
+func pressed(f *storetest.Fixture, p *press, formats *parser.Registry, lost error) (*Executor, *embedded.Index, *file.Store) {
+	f.T.Helper()
 	model := static.Default()
+	blobs, err := file.Open(f.T.TempDir())
+	f.OK(err)
+	ix, err := embedded.Open(f.T.Context(), embedded.Config{Path: f.T.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
+	f.OK(err)
+	f.T.Cleanup(func() { _ = ix.Close() })
+	e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: lostWrites{ix, lost}, Embedder: model, Formats: formats,
+		Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
+	return e, ix, blobs
+}
+
+func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages int
 		bytes int64  // of the file; 0 for those of the fixture
@@ -107,18 +121,12 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := storetest.New(t, "sqlite")
-			blobs, err := file.Open(t.TempDir())
-			f.OK(err)
-			ix, err := embedded.Open(t.Context(), embedded.Config{Path: t.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
-			f.OK(err)
-			t.Cleanup(func() { _ = ix.Close() })
 			p := &press{pages: c.pages, slow: c.slow, fail: c.fail, poison: c.bad}
 			formats := parser.NewRegistry(leaflet{})
 			if c.parts {
 				formats = parser.NewRegistry(partly{})
 			}
-			e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: lostWrites{ix, c.lost}, Embedder: model, Formats: formats,
-				Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
+			e, ix, blobs := pressed(f, p, formats, c.lost)
 			d := f.Document("t")
 			f.Exec("UPDATE tasks SET fail_count=? WHERE id=?", c.fails, d.Plan)
 			if c.bytes > 0 {
@@ -161,7 +169,6 @@ func TestSmallDocumentIsReadByItsPlan(t *testing.T) {
 
 // What a new version changes in one range is read by its plan.
 func TestChangedRangeIsReadByItsPlan(t *testing.T) {
-	model := static.Default()
 	for name, c := range map[string]struct {
 		pages   int   // 0 for 30
 		changed []int // pages
@@ -184,19 +191,13 @@ func TestChangedRangeIsReadByItsPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := storetest.New(t, "sqlite")
-			blobs, err := file.Open(t.TempDir())
-			f.OK(err)
-			ix, err := embedded.Open(t.Context(), embedded.Config{Path: t.TempDir() + "/index.db", ModelID: model.Model().ID, Dim: model.Model().Dim})
-			f.OK(err)
-			t.Cleanup(func() { _ = ix.Close() })
 			pages := cmp.Or(c.pages, 30)
 			p := &press{pages: pages, prints: make([]uint64, pages)}
 			for i := range p.prints {
 				p.prints[i] = uint64(i + 1)
 			}
 			formats := parser.NewRegistry(partly{})
-			e := New(Config{Store: f.Store, Blobs: blobs, Files: here{}, Parser: p, Index: ix, Embedder: model, Formats: formats,
-				Planner: &Planner{Store: f.Store, Files: here{}, Blobs: blobs, Parser: p, Formats: formats}})
+			e, _, _ := pressed(f, p, formats, nil)
 			process := func(id string) (*sheaf.Task, taskstore.Completion) {
 				t.Helper()
 				task := f.Claim(id, "w")
