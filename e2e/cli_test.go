@@ -252,6 +252,8 @@ func TestCommands(t *testing.T) {
 	has(s.sheaf("doc", "show", "-d", "stones", "alpha.md"), exitUsage, "2 documents", "Name one by its id")
 	has(s.sheaf("doc", "show", "-d", "stones", "gamm"), exitNotFound, "Did you mean gamma.md?")
 	has(s.sheaf("doc", "show", d.ID), exitNotFound, "name its dataset with -d")
+	has(s.sheaf("doc", "edit", "-d", "stones", "gamma.md", nothing, "--off"), exitNotFound, "`sheaf doc chunks gamma.md -d stones` lists")
+	has(s.sheaf("doc", "undo", "-d", "stones", "gamma.md", nothing), exitNotFound, "`sheaf doc edits gamma.md -d stones` lists")
 	if o := s.must("doc", "text", "-d", "stones", "gamma.md"); !strings.Contains(o.out, "A draft.") {
 		t.Errorf("doc text prints %q", o.out)
 	}

@@ -50,7 +50,7 @@ func (g *global) docEdit() *cobra.Command {
 				err = c.call(cmd.Context(), http.MethodPatch, path, body, &out)
 			}
 			if err != nil {
-				return err
+				return listedBy(err, "`sheaf doc chunks %s%s` lists the chunks.", quoted(args[0]), g.inDataset())
 			}
 			if out.Edit == nil {
 				return g.done(out, "The chunk is so already.")
@@ -122,7 +122,7 @@ func (g *global) docUndo() *cobra.Command {
 			}
 			var out api.EditedChunk
 			if err := c.call(cmd.Context(), http.MethodPost, docPath(d)+"/edits/"+url.PathEscape(args[1])+":undo", body, &out); err != nil {
-				return err
+				return listedBy(err, "`sheaf doc edits %s%s` lists the edits.", quoted(args[0]), g.inDataset())
 			}
 			return g.done(out, "This is version %d of edit %s.", out.Edit.Version, out.Edit.ID)
 		},
