@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,9 +14,10 @@ import (
 	"sheaf/taskstore"
 )
 
-// A small document is read by its plan task: to store, queue, claim and end two more
-// tasks took longer than to read it. The document then has the tasks and results that
-// it would otherwise have, written in one transaction and published by it.
+// A small document, or the one range that a new version changes, is read by the plan
+// task: to store, queue, claim and end two more tasks took longer than to read it. The
+// document then has the tasks and results that it would otherwise have, written in one
+// transaction and published by it.
 
 // smallBytes is the size up to which a document in one piece is read by its plan, and
 // smallSparseBytes the same if only the parts of the file that are needed are read.
@@ -51,13 +53,16 @@ func (e *Executor) processPlan(ctx context.Context, t *sheaf.Task) (taskstore.Co
 	}
 	e.outlines.planned(t, done.Spawn)
 	if of := e.readsItself(t, doc, &done); of != nil {
-		if err := e.readPlanned(ctx, t, doc, &done, of); err != nil {
-			if ctx.Err() != nil {
-				return done, err
-			}
+		result, publish, err := e.readPlanned(ctx, t, doc, &done, of)
+		switch {
+		case err == nil:
+			of.Done, of.Ran, done.Publish = result, true, publish
+		case ctx.Err() != nil:
+			return done, err
+		default:
 			// Its own task reads it again and reports what is wrong.
 			e.cfg.Log.DebugContext(ctx, "the plan could not read the document; a task of its own does", "document", doc.ID, "error", err)
-			of.Done, of.Ran, done.Remains = nil, false, true
+			done.Remains = true
 		}
 	}
 	return done, nil
@@ -113,10 +118,12 @@ func (e *Executor) readsItself(t *sheaf.Task, doc *sheaf.Document, done *tasksto
 	return of
 }
 
-// readPlanned runs a task of the planned document, and determines how the document ends.
-// The range result has the id of the plan's attempt, so that it is collected if the
-// attempt is lost.
-func (e *Executor) readPlanned(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion, of *sheaf.NewTask) error {
+// readPlanned runs of, the only open task of the planned document, and determines how
+// the document ends. The range result has the id of the plan's attempt,
+// so that it is collected if the attempt is lost. No publication means that a finalize
+// task has more to do: to place edits, or to have ranges put under other headings or
+// read again.
+func (e *Executor) readPlanned(ctx context.Context, t *sheaf.Task, doc *sheaf.Document, done *taskstore.Completion, of *sheaf.NewTask) (*sheaf.TaskResult, *taskstore.Publication, error) {
 	planned := *doc
 	planned.Parser, planned.Unit, planned.Units = done.Plan.Parser, done.Plan.Unit, done.Plan.Units
 	planned.Metadata = done.Plan.MetadataWith(doc.Metadata)
@@ -129,17 +136,16 @@ func (e *Executor) readPlanned(ctx context.Context, t *sheaf.Task, doc *sheaf.Do
 	quick.cfg.ParseTimeout, quick.cfg.UnitTimeout = min(e.cfg.ParseTimeout, smallTime), min(e.cfg.UnitTimeout, smallTimePerPage)
 	parsed, err := quick.pinned((*Executor).processParse).Process(ctx, &reads)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if i := slices.IndexFunc(parsed.Result.Ledger, func(r sheaf.LedgerRun) bool { return r.Status == sheaf.UnitFailed }); i >= 0 {
 		// Perhaps only for want of time: a task of its own has more.
-		return fmt.Errorf("unit %d was not read: %s", parsed.Result.Ledger[i].From, parsed.Result.Ledger[i].Message)
+		return nil, nil, fmt.Errorf("unit %d was not read: %s", parsed.Result.Ledger[i].From, parsed.Result.Ledger[i].Message)
 	}
-	of.Done, of.Ran = &parsed.Result, true
 	if t.Generation > 1 {
 		edits, err := e.cfg.Store.Edits(ctx, t.TenantID, t.DocumentID)
 		if err != nil || len(edits) > 0 {
-			return err // finalize places them
+			return &parsed.Result, nil, err
 		}
 	}
 	plan := *t
@@ -148,7 +154,7 @@ func (e *Executor) readPlanned(ctx context.Context, t *sheaf.Task, doc *sheaf.Do
 	for i := range done.Spawn {
 		n := &done.Spawn[i]
 		r := spawned(t, n)
-		r.State, r.Result = sheaf.TaskDone, *n.Done
+		r.State, r.Result = sheaf.TaskDone, *cmp.Or(n.Done, &parsed.Result)
 		tasks = append(tasks, r)
 	}
 	finalizes := *t
@@ -156,11 +162,7 @@ func (e *Executor) readPlanned(ctx context.Context, t *sheaf.Task, doc *sheaf.Do
 	ended, err := e.pinned(func(e *Executor, ctx context.Context, t *sheaf.Task) (taskstore.Completion, error) {
 		return e.finalize(ctx, t, &planned, tasks)
 	}).Process(ctx, &finalizes)
-	if err != nil {
-		return err
-	}
-	done.Publish = ended.Publish // nil if ranges are to be put under other headings, or read again: finalize does that
-	return nil
+	return &parsed.Result, ended.Publish, err
 }
 
 // spawned is a task that the plan t makes, as far as reading and finalizing look at it.

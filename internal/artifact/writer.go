@@ -121,15 +121,14 @@ func (w *Writer) Write(c *sheaf.Chunk, vector []float32) error {
 	if r.Metadata, err = jsonOf(c, "metadata", metadata); err != nil {
 		return err
 	}
-	before := w.pending
+	size := 256 + len(r.Text) + len(r.Parent) + len(r.Context) + 4*len(r.Vector) + 40*len(r.Boxes)
 	for _, text := range []*string{r.Columns, r.Metadata} {
 		if text != nil {
-			w.pending += len(*text)
+			size += len(*text)
 		}
 	}
 	w.rows = append(w.rows, r)
-	w.pending += 256 + len(r.Text) + len(r.Parent) + len(r.Context) + 4*len(r.Vector) + 40*len(r.Boxes)
-	w.written += w.pending - before
+	w.pending, w.written = w.pending+size, w.written+size
 	if len(w.rows) == batchRows || w.pending >= groupBytes {
 		w.err = w.flush()
 	}

@@ -466,7 +466,7 @@ func decode(s string, v any) {
 		return
 	}
 	if m, is := v.(*map[string]string); is && *m == nil {
-		*m = map[string]string{} // otherwise it makes one for 64 entries
+		*m = map[string]string{} // the library would make one for 64 entries
 	}
 	_ = fastjson.Unmarshal([]byte(s), v)
 }
