@@ -56,7 +56,8 @@ func TestObjectsAreThoseOfPdfcpu(t *testing.T) {
 			if !slices.Equal(got.outline, want.outline) || got.metadata["language"] != want.metadata["language"] {
 				t.Errorf("%s: %d bookmarks and %v, by pdfcpu %d and %v", filepath.Base(path), len(got.outline), got.metadata, len(want.outline), want.metadata)
 			}
-			if !slices.Equal(got.fingerprints, want.fingerprints) {
+			// Pages to which files are attached hold what is in them; pdfcpu's do not.
+			if len(got.files.read) == 0 && !slices.Equal(got.fingerprints, want.fingerprints) {
 				t.Errorf("%s has other fingerprints", filepath.Base(path))
 			}
 		}
