@@ -138,7 +138,7 @@ func testCures(t *testing.T, s *service, b *browser) {
 	docs := s.add("ills", text("deed.pdf", string(enginetest.Encrypt(t, report(1, "Deed"), "wheat"))), text("void.txt", " "), text("water.pdf", "%PDF-1.7\nwater got in"))
 	for i, want := range []struct{ button, says string }{
 		{"Enter the password…", "The file is locked with a password. Enter its password, or upload a copy without one. encrypted · during planning · attempt 1"},
-		{"", "The document opens but contains no text; check that you uploaded the right file empty_document · bad input"},
+		{"", "The document opens but contains no text; check that you uploaded the right file. empty_document · bad input"},
 		{"", "The file is not a PDF or is damaged beyond repair (the file is not a PDF or is damaged (PDFium error 3)); recreate it from its source. invalid_pdf · bad input · during planning · attempt 1"},
 	} {
 		b.open("/datasets/ills/documents/" + docs[i].ID + "?tab=problems")

@@ -155,7 +155,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 		for _, r := range ledger.Missing(wanted) {
 			// No task accounts for these units: record a verdict instead of omitting
 			// them.
-			ledger = sheaf.MergeLedgers(ledger, sheaf.Ledger{{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: "not_planned", Message: "no task covered these units; re-parse the document"}})
+			ledger = sheaf.MergeLedgers(ledger, sheaf.Ledger{{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: "not_planned", Message: "No task covered these units; re-parse the document."}})
 		}
 	}
 	out.Ledger = ledger.Counts()
@@ -200,9 +200,9 @@ func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failur
 			}
 		}
 	case c.Blank > 0 && c.OK == 0 && c.OCR == 0:
-		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "the document opens but contains no text; check that you uploaded the right file")
+		return sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "The document opens but contains no text; check that you uploaded the right file.")
 	}
-	return sheaf.Fail(sheaf.CategoryBadInput, "no_text", "the document opens but no text could be extracted; check that you uploaded the right file")
+	return sheaf.Fail(sheaf.CategoryBadInput, "no_text", "The document opens but no text could be extracted; check that you uploaded the right file.")
 }
 
 // verifyIndex makes sure that every chunk of the generation can be found, and
@@ -227,7 +227,7 @@ func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks [
 			return err
 		}
 		if round == 1 {
-			return sheaf.FailRetryable(sheaf.CategoryTarget, "index_incomplete", "the index holds fewer chunks than were written for %d ranges; it will be tried again", len(short))
+			return sheaf.FailRetryable(sheaf.CategoryTarget, "index_incomplete", "The index holds fewer chunks than were written for %d ranges; it will be tried again.", len(short))
 		}
 		for _, id := range short {
 			e.cfg.Log.WarnContext(ctx, "the index lost chunks of a finished range; writing them again", "range", id)
@@ -237,7 +237,7 @@ func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks [
 				err = e.rewrite(ctx, doc, want[id].Result.ArtifactKey)
 			}
 			if errors.Is(err, sheaf.ErrNotFound) {
-				return sheaf.Fail(sheaf.CategoryTarget, "artifact_missing", "the stored result of units %s is gone from the blob store; re-parse the document", want[id].Range)
+				return sheaf.Fail(sheaf.CategoryTarget, "artifact_missing", "The stored result of units %s is gone from the blob store; re-parse the document.", want[id].Range)
 			}
 			if err != nil {
 				return err

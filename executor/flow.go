@@ -189,7 +189,7 @@ func (e *Executor) runFlow(ctx context.Context, run *run, doc *sheaf.Document, c
 		}
 		warnings = append(warnings, said...)
 	}
-	return nil, nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.Flow.Ref)
+	return nil, nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "The flow %s has no node of the kind index; apply it again.", p.Flow.Ref)
 }
 
 // runNode runs a node between chunk and index. The node owns the chunks.
@@ -268,7 +268,7 @@ func (r *run) found(chunks []sheaf.Chunk) {
 func (e *Executor) readFlow(ctx context.Context, r *taskstore.FlowRun) (*flow.Flow, error) {
 	b, err := e.cfg.Blobs.Open(ctx, r.Key, 0, -1)
 	if errors.Is(err, sheaf.ErrNotFound) {
-		return nil, sheaf.Fail(sheaf.CategoryTarget, "flow_missing", "the stored flow %s is gone from the blob store; re-parse the document", r.Ref)
+		return nil, sheaf.Fail(sheaf.CategoryTarget, "flow_missing", "The stored flow %s is gone from the blob store; re-parse the document.", r.Ref)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading flow %s: %w", r.Ref, err)

@@ -83,7 +83,7 @@ func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf
 	t, over := run.task, flow.Over(n.Kind)
 	kind, ok := e.cfg.Runs[over].(DocumentKind)
 	if !ok {
-		return done, sheaf.FailRetryable(sheaf.CategoryInternal, "bad_flow", "this executor runs no nodes of the kind %s; replace it by one that does", n.Kind)
+		return done, sheaf.FailRetryable(sheaf.CategoryInternal, "bad_flow", "This executor runs no nodes of the kind %s; replace it by one that does.", n.Kind)
 	}
 	edits, err := e.cfg.Store.Edits(ctx, t.TenantID, doc.ID)
 	if err != nil {
@@ -124,7 +124,7 @@ func (e *Executor) processDocumentNode(ctx context.Context, run *run, doc *sheaf
 	case errors.Is(err, errSlice): // it continues from the cached answers
 		return done, &sheaf.RateLimited{After: time.Second}
 	case errors.Is(err, ErrDocumentGone):
-		return done, sheaf.Fail(sheaf.CategoryCanceled, "canceled", "the document was deleted while the node %s ran", n.ID)
+		return done, sheaf.Fail(sheaf.CategoryCanceled, "canceled", "The document was deleted while the node %s ran.", n.ID)
 	case err != nil:
 		return done, err
 	}

@@ -163,7 +163,7 @@ func (p *program) nodeTasks(last sheaf.NewTask, payload taskstore.ParsePayload, 
 	if indexed {
 		return tasks, nil
 	}
-	return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node of the kind index; apply it again", p.ref)
+	return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "The flow %s has no node of the kind index; apply it again.", p.ref)
 }
 
 // sinksLast is the order of the nodes with index after the nodes it may wait for,
@@ -257,7 +257,7 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 		return done, err
 	}
 	if payload.Flow == nil {
-		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task's payload names no flow; re-parse the document")
+		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "The task's payload names no flow; re-parse the document.")
 	}
 	doc, err := e.cfg.Store.DocumentByID(ctx, t.DocumentID)
 	if err != nil {
@@ -278,7 +278,7 @@ func (e *Executor) processNode(ctx context.Context, t *sheaf.Task) (done tasksto
 	}
 	at := slices.IndexFunc(f.Nodes, func(n flow.Node) bool { return n.ID == payload.Flow.Node })
 	if at < 0 {
-		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "the flow %s has no node %s; re-parse the document", payload.Flow.Ref, payload.Flow.Node)
+		return done, sheaf.Fail(sheaf.CategoryInternal, "bad_flow", "The flow %s has no node %s; re-parse the document.", payload.Flow.Ref, payload.Flow.Node)
 	}
 	n := &f.Nodes[at]
 	if flow.Over(n.Kind) != "" {
@@ -364,7 +364,7 @@ func withinTimeout(ctx context.Context, within time.Duration, n *flow.Node, ref,
 	defer stop()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "the node %s of %s took longer than its timeout of %v; %s", n.ID, ref, within, cure)
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "The node %s of %s took longer than its timeout of %v; %s", n.ID, ref, within, cure)
 	}
 	return err
 }
@@ -440,7 +440,7 @@ func (e *Executor) leaveBytes(ctx context.Context, run *run, doc *sheaf.Document
 func (e *Executor) readOutput(ctx context.Context, r *sheaf.TaskResult) (*output, error) {
 	b, err := e.cfg.Blobs.Open(ctx, r.ArtifactKey, 0, -1)
 	if errors.Is(err, sheaf.ErrNotFound) {
-		return nil, sheaf.Fail(sheaf.CategoryTarget, "output_missing", "the output of a node is gone from the blob store; re-parse the document")
+		return nil, sheaf.Fail(sheaf.CategoryTarget, "output_missing", "The output of a node is gone from the blob store; re-parse the document.")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading an output: %w", err)
@@ -452,7 +452,7 @@ func (e *Executor) readOutput(ctx context.Context, r *sheaf.TaskResult) (*output
 	}
 	var out output
 	if r.Output != nil && r.Output.Digest != fmt.Sprintf("%016x", xxhash.Sum64(body)) || json.Unmarshal(body, &out) != nil {
-		return nil, sheaf.FailRetryable(sheaf.CategoryTarget, "output_damaged", "the stored output of a node is not what was written; re-parse the document")
+		return nil, sheaf.FailRetryable(sheaf.CategoryTarget, "output_damaged", "The stored output of a node is not what was written; re-parse the document.")
 	}
 	return &out, nil
 }
@@ -517,7 +517,7 @@ func (e *Executor) nodeOutputs(ctx context.Context, run *run, t *sheaf.Task, pay
 	}
 	reader := nodeOf(in.tasks, payload.Flow.Reader)
 	if reader < 0 {
-		return nil, result, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task does not depend on the node %s; re-parse the document", payload.Flow.Reader)
+		return nil, result, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "The task does not depend on the node %s; re-parse the document.", payload.Flow.Reader)
 	}
 	if in.skipped {
 		return nil, result, sheaf.Fail(sheaf.CategoryPolicy, nodeFailed, "Every node of %s that feeds the index failed or was skipped for units %s, so that nothing of them can be found. Retry the document.", payload.Flow.Ref, t.Range)

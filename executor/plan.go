@@ -71,7 +71,7 @@ func (p *Planner) Process(ctx context.Context, t *sheaf.Task, doc *sheaf.Documen
 	var ask taskstore.PlanPayload
 	if len(t.Payload) > 0 {
 		if err := json.Unmarshal(t.Payload, &ask); err != nil {
-			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the plan's payload cannot be read: %v", err)
+			return done, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "The plan's payload cannot be read: %v", err)
 		}
 	}
 	if format, ok := p.Formats.ByMediaType(cmp.Or(doc.ParseConfig.MediaType.V, doc.MediaType)); ok {
@@ -182,7 +182,7 @@ func (p *Planner) plan(ctx context.Context, doc *sheaf.Document, ask taskstore.P
 		defer cleanup()
 	}
 	if opened.Units < 1 {
-		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that you uploaded the right file", doc.Name)
+		return nil, sheaf.Fail(sheaf.CategoryBadInput, "empty_document", "%s opens but has no pages or rows; check that you uploaded the right file.", doc.Name)
 	}
 
 	if err := boundTasks(opened, config, doc.Size); err != nil {

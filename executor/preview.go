@@ -258,7 +258,7 @@ func (p *Previewer) chunks(ctx context.Context, doc *sheaf.Document, t *sheaf.Ta
 		return nil, err
 	}
 	if len(chunks) > maxPreviewChunks {
-		return nil, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "%ss %s yield %d chunks, more than the %d that a preview makes; raise chunk_token_num", one.Unit, one.Range, len(chunks), maxPreviewChunks)
+		return nil, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "%ss %s yield %d chunks, more than the %d that a preview makes; raise chunk_token_num.", one.Unit, one.Range, len(chunks), maxPreviewChunks)
 	}
 	return chunks, nil
 }

@@ -138,7 +138,7 @@ func (e *Executor) readRange(ctx context.Context, run *run, doc *sheaf.Document,
 		o.Under = stack
 	}
 	if len(chunks) > e.cfg.MaxChunksTask {
-		return nil, result, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num", t.Range, len(chunks), e.cfg.MaxChunksTask)
+		return nil, result, sheaf.Fail(sheaf.CategoryPolicy, "too_many_chunks", "Units %s yield %d chunks, more than the %d a task may; lower task_page_size or raise chunk_token_num.", t.Range, len(chunks), e.cfg.MaxChunksTask)
 	}
 	return chunks, result, nil
 }
@@ -404,7 +404,7 @@ func (e *Executor) parseUnits(ctx context.Context, run *run, doc *sheaf.Document
 		e.cfg.Log.WarnContext(ctx, "could not write the parser's last lines", "task", t.ID, "error", err)
 	}
 	if missing := ledgerOf(units).Missing([]sheaf.Range{t.Range}); len(missing) > 0 {
-		return nil, nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "the %s parser said nothing about units %v; please report the file", p.Format, missing)
+		return nil, nil, sheaf.FailRetryable(sheaf.CategoryInternal, "units_missing", "The %s parser said nothing about units %v; please report the file.", p.Format, missing)
 	}
 	return units, giveBack, nil
 }
@@ -766,7 +766,7 @@ func entriesOf(tenantID string, doc *sheaf.Document, chunks []sheaf.Chunk, vecto
 func parsePayload(t *sheaf.Task) (*taskstore.ParsePayload, error) {
 	var p taskstore.ParsePayload
 	if err := json.Unmarshal(t.Payload, &p); err != nil {
-		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "the task's payload cannot be read (%v); re-parse the document", err)
+		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_payload", "The task's payload cannot be read (%v); re-parse the document.", err)
 	}
 	return &p, nil
 }

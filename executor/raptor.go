@@ -489,7 +489,7 @@ func (w *raptorRun) above(ctx context.Context, children []*root, layer int, all 
 		return nil, err
 	}
 	if len(chunks) != 1 {
-		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_result", "the summary %s has %d chunks; wipe the summaries and run again", res.RangeID, len(chunks))
+		return nil, sheaf.Fail(sheaf.CategoryInternal, "bad_result", "The summary %s has %d chunks; wipe the summaries and run again.", res.RangeID, len(chunks))
 	}
 	all.keep[res.RangeID] = true
 	w.out.Summaries++

@@ -483,7 +483,7 @@ func (q Question) bad(answer string) error {
 		return nil
 	}
 	if err := q.Check(answer); err != nil {
-		return sheaf.Fail(sheaf.CategoryTarget, "chat_bad_answer", "the model gave no usable answer: %s", strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": "))
+		return sheaf.Fail(sheaf.CategoryTarget, "chat_bad_answer", "The model gave no usable answer: %s", strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": "))
 	}
 	return nil
 }
@@ -510,7 +510,7 @@ func (r *DatasetRun) Ask(ctx context.Context, q Question) (string, error) {
 		return "", ErrNoModel
 	}
 	if len(q.Documents) == 0 {
-		return "", sheaf.Fail(sheaf.CategoryInternal, "bad_question", "a question of the run %s names no document; report this", r.ID)
+		return "", sheaf.Fail(sheaf.CategoryInternal, "bad_question", "A question of the run %s names no document; report this.", r.ID)
 	}
 	name := q.name(r.Kind, r.e.cfg.Chat.Model())
 	key := r.itemKey(q.Documents[0], name)

@@ -95,7 +95,7 @@ func (e *Executor) asker(t *sheaf.Task, version int) (ask func(ctx context.Conte
 		worker.Yield(ctx)
 		answer, err := r.Ask(ctx, Question{Documents: []string{t.DocumentID}, Instruction: instruction, Text: text, MaxTokens: maxTokens, Version: version})
 		if errors.Is(err, ErrDocumentGone) {
-			return "", sheaf.Fail(sheaf.CategoryCanceled, "canceled", "the document was deleted while a model was asked about it")
+			return "", sheaf.Fail(sheaf.CategoryCanceled, "canceled", "The document was deleted while a model was asked about it.")
 		}
 		return answer, err
 	}, r.Progress

@@ -215,9 +215,9 @@ func question(said string) (string, error) {
 	line = strings.Trim(strings.Join(strings.Fields(line), " "), `"'“”„«»*`)
 	switch n := utf8.RuneCountInString(line); {
 	case n == 0:
-		return "", sheaf.Fail(sheaf.CategoryInternal, "no_question", "the model said nothing where a question was asked for")
+		return "", sheaf.Fail(sheaf.CategoryInternal, "no_question", "The model said nothing where a question was asked for.")
 	case n > questionRunes:
-		return "", sheaf.Fail(sheaf.CategoryInternal, "no_question", "the model said %d characters where a question was asked for", n)
+		return "", sheaf.Fail(sheaf.CategoryInternal, "no_question", "The model said %d characters where a question was asked for.", n)
 	}
 	return line, nil
 }

@@ -581,7 +581,7 @@ func (w *Worker) process(ctx context.Context, a *attempt) (done taskstore.Comple
 		if r := recover(); r != nil {
 			buf := make([]byte, 4096)
 			buf = buf[:runtime.Stack(buf, false)]
-			f := sheaf.FailRetryable(sheaf.CategoryInternal, "panic", "the %s task panicked: %v; please report this with the diagnostics (sheaf diagnostics)", t.Kind, r)
+			f := sheaf.FailRetryable(sheaf.CategoryInternal, "panic", "The %s task panicked: %v; please report this with the diagnostics (sheaf diagnostics).", t.Kind, r)
 			f.Detail = string(buf)
 			err = f
 		}
@@ -610,7 +610,7 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 		if errors.Is(err, sheaf.ErrStale) {
 			// The claim may still be valid: a document canceled during this write is
 			// not published, and its task would be left without an owner.
-			err = sheaf.FailRetryable(sheaf.CategoryCanceled, "canceled", "the document was changed while the end of the task was written")
+			err = sheaf.FailRetryable(sheaf.CategoryCanceled, "canceled", "The document was changed while the end of the task was written.")
 		}
 		// The work is done and only the write failed: fall through to a retry.
 	case errors.Is(cause, errLost):
@@ -618,11 +618,11 @@ func (w *Worker) finish(ctx, end context.Context, t *sheaf.Task, done taskstore.
 	case errors.Is(cause, errRelease):
 		return sheaf.TaskPending, w.cfg.Store.Release(end, claim)
 	case errors.Is(cause, errTooLong):
-		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "the %s task ran longer than %s; raise executor.task_timeout or split finer", t.Kind, w.taskTimeout(t))
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "task_timeout", "The %s task ran longer than %s; raise executor.task_timeout or split finer.", t.Kind, w.taskTimeout(t))
 	case errors.Is(cause, errAsked):
-		err = sheaf.Fail(sheaf.CategoryCanceled, "canceled", "canceled on request")
+		err = sheaf.Fail(sheaf.CategoryCanceled, "canceled", "Canceled on request.")
 	case errors.Is(err, errUnknownKind):
-		return sheaf.TaskPending, w.cfg.Store.Snooze(end, claim, 30*time.Second, sheaf.Failure{Message: "no executor here knows tasks of kind " + string(t.Kind)})
+		return sheaf.TaskPending, w.cfg.Store.Snooze(end, claim, 30*time.Second, sheaf.Failure{Message: "No executor here knows tasks of kind " + string(t.Kind) + "."})
 	}
 	f := w.shown(t, err)
 	f.Attempt = t.Attempts

@@ -32,7 +32,7 @@ func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 	if _, err := s.stopTasks(tx, ids, sheaf.TaskSuperseded, sheaf.EventSuperseded, "a newer generation was asked for"); err != nil {
 		return err
 	}
-	failure := sheaf.Fail(sheaf.CategoryCanceled, "superseded", "a newer version of the document was requested before this one finished; see that one")
+	failure := sheaf.Fail(sheaf.CategoryCanceled, "superseded", "A newer version of the document was requested before this one finished; see that one.")
 	for i := range docs {
 		if d := &docs[i]; !sheaf.DocumentState(d.State).Terminal() {
 			if err := s.tellDocument(tx, d, string(sheaf.DocCanceled), "superseded", failure); err != nil {

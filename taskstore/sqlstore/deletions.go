@@ -103,7 +103,7 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 	if err := run(tx, stmt("UPDATE generations SET parse_config='{}', failure='', flow=NULL WHERE doc_id IN ?", r.DocumentIDs)); err != nil {
 		return r, err
 	}
-	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "the document was deleted before the generation was done; upload it again if it is still needed")
+	failure := sheaf.Fail(sheaf.CategoryCanceled, "deleted", "The document was deleted before the generation was done; upload it again if it is still needed.")
 	if err := s.endGenerations(tx, r.DocumentIDs, encodeFailure(failure)); err != nil {
 		return r, err
 	}

@@ -233,7 +233,7 @@ func verdicts(r taskRow) sheaf.Ledger {
 		if f := decodeFailure(r.Failure); f != nil && r.State == string(sheaf.TaskDead) {
 			run.Code, run.Message = f.Code, f.Message
 		} else if r.State == string(sheaf.TaskCanceled) {
-			run.Message = "reading was canceled; re-parse the document to read these units"
+			run.Message = "Reading was canceled; re-parse the document to read these units."
 		}
 		return sheaf.Ledger{run}
 	}

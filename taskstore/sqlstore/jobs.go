@@ -583,7 +583,7 @@ func (s *jobs) failures(ctx context.Context, documentID string, gen int) ([]task
 		if r.State == string(sheaf.TaskDead) {
 			f := decodeFailure(r.Failure)
 			if f == nil {
-				f = sheaf.Fail(sheaf.CategoryInternal, "dead", "the task failed too often; retry it")
+				f = sheaf.Fail(sheaf.CategoryInternal, "dead", "The task failed too often; retry it.")
 			}
 			if f.Range == nil && r.FromUnit > 0 {
 				f.Range = &sheaf.Range{From: r.FromUnit, To: r.ToUnit}
