@@ -282,7 +282,7 @@ func replacements(message string) (skip, empty string) {
 
 // Inputs lists the tasks that a task depends on.
 func (s *tasks) Inputs(ctx context.Context, taskID string) ([]sheaf.Task, error) {
-	rows, err := all[taskRow](s.read(ctx), "SELECT t.* FROM task_deps d JOIN tasks t ON t.id=d.parent_id WHERE d.child_id=? ORDER BY t.id", taskID)
+	rows, err := all[taskRow](s.read(ctx), "SELECT t.* FROM task_deps d JOIN tasks t ON t.id=d.parent_id WHERE d.child_id=? ORDER BY d.parent_id", taskID)
 	return s.toTasks(rows), err
 }
 
