@@ -45,6 +45,7 @@ func (c *checker) rows(ctx context.Context, what, query string) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	defer rs.Close()
+	var first []string // of the tasks that the first rows name
 	for rs.Next() {
 		cols, _ := rs.Columns()
 		vals, ptrs := make([]sql.NullString, len(cols)), make([]any, len(cols))
@@ -57,10 +58,50 @@ func (c *checker) rows(ctx context.Context, what, query string) error {
 		var parts []string
 		for i, col := range cols {
 			parts = append(parts, col+"="+vals[i].String)
+			if len(first) < historyTasks {
+				first = append(first, vals[i].String)
+			}
 		}
 		c.violation("%s: %s", what, strings.Join(parts, " "))
 	}
-	return rs.Err()
+	if err := rs.Err(); err != nil {
+		return err
+	}
+	for _, id := range first {
+		if err := c.ofTask(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// historyTasks is how many values of the rows that break an invariant are looked up.
+const historyTasks = 6
+
+// ofTask records what happened to a task, since the stores of a run are removed with
+// it. A value that is no task's id has no history.
+func (c *checker) ofTask(ctx context.Context, id string) error {
+	for _, q := range []string{
+		"SELECT CONCAT_WS(' ', 'task', id, kind, node, from_unit, to_unit, state, 'epoch', epoch, 'unmet', unmet, 'created', created_at, 'started', started_at, 'finished', finished_at, on_failure) FROM tasks WHERE id=?",
+		"SELECT CONCAT_WS(' ', 'event', seq, kind, 'epoch', epoch, 'at', at, worker_id, text) FROM events WHERE subject_id=? ORDER BY seq LIMIT 30",
+	} {
+		rs, err := c.e.db.QueryContext(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		for rs.Next() {
+			var line string
+			if err := rs.Scan(&line); err != nil {
+				_ = rs.Close()
+				return err
+			}
+			c.violation("    %s", line)
+		}
+		if err := errors.Join(rs.Err(), rs.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const terminal = "('done','dead','canceled','superseded')"
@@ -99,7 +140,8 @@ var statements = []struct{ what, query string }{
 	{"I11: a generation was published and did not end so", `SELECT t.doc_id, t.gen, g.state FROM tasks t JOIN generations g ON g.doc_id=t.doc_id AND g.gen=t.gen
 		WHERE t.kind='finalize' AND t.state='done' AND g.published_at<>0 AND g.state NOT IN ('succeeded','partially_succeeded')`},
 	{"I12: a child was claimed before its parent was done", `SELECT d.child_id, d.parent_id FROM task_deps d JOIN events c ON c.subject_id=d.child_id AND c.kind='claimed'
-		LEFT JOIN events p ON p.subject_id=d.parent_id AND p.kind='done' WHERE p.seq IS NULL OR p.seq>c.seq`},
+		JOIN tasks t ON t.id=d.parent_id LEFT JOIN events p ON p.subject_id=d.parent_id AND p.kind='done'
+		WHERE (p.seq IS NULL OR p.seq>c.seq) AND NOT (t.state='done' AND t.epoch=0)`}, // a kept output is done from the start
 	{"I18: one upload became several documents", "SELECT tenant_id, name, COUNT(*) n FROM documents WHERE deleted_at=0 GROUP BY tenant_id, name HAVING n > 1"},
 	{"I18: a document has two plans in one generation", "SELECT doc_id, gen, COUNT(*) n FROM tasks WHERE kind='plan' GROUP BY doc_id, gen HAVING n > 1"},
 	{"flows: a node worked on a range twice", `SELECT doc_id, gen, node, from_unit, to_unit, COUNT(*) n FROM tasks WHERE kind='dataflow' AND state='done' GROUP BY doc_id, gen, node, from_unit, to_unit HAVING n > 1`},
