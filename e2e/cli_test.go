@@ -274,6 +274,8 @@ func TestCommands(t *testing.T) {
 	has(s.must("open", "-d", "stones", "gamma.md"), 0, s.base+"/datasets/stones/documents/"+d.ID)
 	has(s.must("open", job), 0, s.base+"/jobs/"+job)
 	has(s.must("search", "-d", "stones", "draft", "--mode", "text"), 0, "gamma.md")
+	has(s.must("search", "-d", "stones", "draft", "--group-by", "text", "--group-size", "2"), 0, "gamma.md")
+	has(s.sheaf("search", "-d", "stones", "draft", "--group-size", "2"), exitUsage, "--group-by")
 
 	// The flight record says what ran and nothing of what was read.
 	record := filepath.Join(dir, "record.json")

@@ -102,7 +102,7 @@ var properties = []property{
 	{"SearchRequest", "mode", "by words, by meaning, or both", "", false},
 	{"SearchRequest", "datasets", "names or ids; empty: all", "", false},
 	{"SearchRequest", "explain", "explain the rank of each hit", "", false},
-	{"SearchRequest", "group_by", "document: group the best hits of each document", "", false},
+	{"SearchRequest", "group_by", "document, page or text: only the best hits of each; text: of passages that read the same", "", false},
 	{"SearchRequest", "group_size", "most hits per group, with group_by", "", false},
 	{"SearchRequest", "limit", "most hits", "", false},
 	{"SearchRequest", "threshold", "hits below this score are omitted", "", false},

@@ -12,9 +12,12 @@ import (
 // searchModes are the search modes.
 var searchModes = []string{"hybrid", "text", "vector"}
 
+// groupings are what hits can be grouped by.
+var groupings = []string{string(search.GroupByDocument), string(search.GroupByPage), string(search.GroupByText)}
+
 func (g *global) searchCommand() *cobra.Command {
-	var limit int
-	mode, graph := []string{"hybrid"}, []string{""}
+	var limit, groupSize int
+	mode, graph, groupBy := []string{"hybrid"}, []string{""}, []string{""}
 	var filter search.Filter
 	var kinds []string
 	cmd := &cobra.Command{
@@ -23,6 +26,9 @@ func (g *global) searchCommand() *cobra.Command {
   sheaf search --language de --keyword kessel "how is it installed"`,
 		Use: "search QUERY", Short: "Search, with page and box of each hit", Args: needs(1, -1, "a QUERY"),
 		RunE: func(cmd *cobra.Command, words []string) error {
+			if err := goesWith(cmd, "group-by", "group-size"); err != nil {
+				return err
+			}
 			c, err := g.client()
 			if err != nil {
 				return err
@@ -33,6 +39,9 @@ func (g *global) searchCommand() *cobra.Command {
 			}
 			if kinds != nil {
 				body["kinds"] = kinds
+			}
+			if groupBy[0] != "" {
+				body["group_by"], body["group_size"] = groupBy[0], groupSize
 			}
 			if graph[0] != "" {
 				body["graph"], dataset = graph[0], cmp.Or(dataset, "default")
@@ -56,6 +65,9 @@ func (g *global) searchCommand() *cobra.Command {
 	g.complete(cmd, "mode", oneOf(searchModes...))
 	cmd.Flags().Var(&choice{value: &graph, of: graphModes}, "graph", "`HOW`: local (from entities), global (from communities) or mix, in the graph of the dataset")
 	g.complete(cmd, "graph", oneOf(graphModes...))
+	cmd.Flags().Var(&choice{value: &groupBy, of: groupings}, "group-by", "`WHAT`: document, page or text (the same words elsewhere); only the best hits of each")
+	g.complete(cmd, "group-by", oneOf(groupings...))
+	cmd.Flags().IntVar(&groupSize, "group-size", 1, "hits of each, with --group-by")
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "text, summary, or both with a comma; without it both, and at most a third summaries")
 	g.complete(cmd, "kind", oneOf(search.KindText, search.KindSummary))
 	cmd.Flags().StringSliceVar((*[]string)(&filter.DocumentIDs), "document", nil, "in these documents only, by id")

@@ -167,7 +167,7 @@ func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, 
 			h.Explanation = append(h.Explanation, Part{"graph", h.Scores.Graph, h.Scores.Graph})
 		}
 	}
-	seen := map[string]int{}
+	seen := map[group]int{}
 	answer.Hits = slices.DeleteFunc(answer.Hits, func(h Hit) bool {
 		if r.Threshold != nil && h.Score < *r.Threshold {
 			return true
@@ -175,12 +175,9 @@ func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, 
 		if r.GroupBy == "" {
 			return false
 		}
-		group := h.Document.ID
-		if r.GroupBy == GroupByPage && len(h.Chunk.Pages) > 0 {
-			group += fmt.Sprint("/", h.Chunk.Pages[0])
-		}
-		seen[group]++
-		return seen[group] > max(r.GroupSize, 1)
+		g, ok := r.GroupBy.of(h.Document.ID, &h.Chunk)
+		seen[g]++
+		return ok && seen[g] > max(r.GroupSize, 1)
 	})
 	answer.Hits = answer.Hits[:min(len(answer.Hits), r.Limit)]
 	answer.TookMS = math.Round(time.Since(started).Seconds()*1e5) / 100

@@ -47,7 +47,33 @@ type GroupBy string
 const (
 	GroupByDocument GroupBy = "document"
 	GroupByPage     GroupBy = "page"
+	GroupByText     GroupBy = "text" // of chunks that read the same, as in copies of a document
 )
+
+// group is comparable: hits of one group have equal ones.
+type group struct {
+	document string
+	page     int
+	text     string
+}
+
+// of returns the group of a chunk. ok is false for a chunk without text if hits are
+// grouped by it: such chunks are not the same.
+func (g GroupBy) of(documentID string, c *sheaf.Chunk) (of group, ok bool) {
+	switch g {
+	case GroupByPage:
+		of.document = documentID
+		if len(c.Pages) > 0 {
+			of.page = c.Pages[0]
+		}
+	case GroupByText:
+		of.text = strings.Join(strings.Fields(c.Text), " ")
+		return of, of.text != ""
+	default:
+		of.document = documentID
+	}
+	return of, true
+}
 
 // Request is the body of a search.
 type Request struct {
@@ -60,7 +86,7 @@ type Request struct {
 	Filter       Filter   `json:"filter,omitzero"`
 	Highlight    bool     `json:"highlight,omitempty"`
 	Explain      bool     `json:"explain,omitempty"` // return what each score is made of
-	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page"`
+	GroupBy      GroupBy  `json:"group_by,omitempty" enum:"document,page,text"`
 	GroupSize    int      `json:"group_size,omitempty"` // 1–100 best hits per group, 0 means 1
 	// Kinds are the kinds searched, text and summary. nil means both, with
 	// summaries limited to a third of the hits.
@@ -118,7 +144,7 @@ const (
 // summaries maps Kinds to what the index searches.
 func (r *Request) summaries() index.Summaries {
 	switch {
-	case r.Kinds == nil && r.GroupBy != "": // a summary represents no page, and hides none
+	case r.Kinds == nil && (r.GroupBy == GroupByDocument || r.GroupBy == GroupByPage): // a summary represents no page, and hides none
 		return index.NoSummaries
 	case len(r.Kinds) == 0 || slices.Contains(r.Kinds, KindSummary) && slices.Contains(r.Kinds, KindText):
 		return index.WithSummaries
@@ -491,15 +517,15 @@ func (r *Request) check() error {
 		}
 	}
 	switch r.GroupBy {
-	case "", GroupByDocument, GroupByPage:
+	case "", GroupByDocument, GroupByPage, GroupByText:
 	default:
-		return invalid("group_by is %q: it must be document or page", r.GroupBy)
+		return invalid("group_by is %q: it must be document, page or text", r.GroupBy)
 	}
 	if r.GroupSize < 0 || r.GroupSize > maxGroupSize {
 		return invalid("group_size is %d: it must be 1 to %d", r.GroupSize, maxGroupSize)
 	}
 	if r.GroupSize != 0 && r.GroupBy == "" {
-		return invalid("group_size does nothing without group_by: name document or page, or leave it out")
+		return invalid("group_size does nothing without group_by: name document, page or text, or leave it out")
 	}
 	if r.VectorWeight != nil && r.Mode != Hybrid {
 		return invalid("vector_weight weighs the two sides of mode hybrid and does nothing in mode %s: leave it out", r.Mode)
@@ -588,21 +614,14 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		return !ok || v.DocumentID != h.Chunk.DocumentID || len(r.Datasets) > 0 && !slices.Contains(r.Datasets, v.DatasetID) || v.Hidden[h.Chunk.ID]
 	}
 	c.Text, c.Vector = slices.DeleteFunc(c.Text, hidden), slices.DeleteFunc(c.Vector, hidden)
-	type group struct {
-		document string
-		page     int
-	}
 	seen := make(map[group]int)
 	ranked := r.fewSummaries(rank(c, visible, fusion, r))
 	out := make([]Hit, 0, len(ranked))
 	for _, f := range ranked {
 		v := visible[f.Chunk.RangeID]
 		if r.GroupBy != "" {
-			g := group{document: v.DocumentID}
-			if r.GroupBy == GroupByPage && len(f.Chunk.Pages) > 0 {
-				g.page = f.Chunk.Pages[0]
-			}
-			if seen[g] >= max(r.GroupSize, 1) {
+			g, ok := r.GroupBy.of(v.DocumentID, &f.Chunk)
+			if ok && seen[g] >= max(r.GroupSize, 1) {
 				continue
 			}
 			seen[g]++

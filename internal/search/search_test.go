@@ -248,6 +248,26 @@ func TestGroupsKeepTheirBest(t *testing.T) {
 	}
 }
 
+// Copies of a document repeat its passages word for word.
+func TestPassagesThatReadTheSameAreOneGroup(t *testing.T) {
+	s, r := newSearcher(t)
+	add(t, s, r,
+		chunk("first", "The valve opens at a pressure of 4 bar."),
+		chunk("copy", "The valve opens\nat a  pressure of 4 bar."),
+		chunk("other", "The valve opens at a pressure of 5 bar."),
+		chunk("picture", ""), chunk("drawing", ""))
+	for _, mode := range []search.Mode{search.Text, search.Hybrid} {
+		all := documents(ask(t, s, search.Request{Query: "valve pressure", Mode: mode}))
+		got := documents(ask(t, s, search.Request{Query: "valve pressure", Mode: mode, GroupBy: search.GroupByText}))
+		if len(all)-len(got) != 1 || !slices.Contains(got, "other") || slices.Contains(got, "first") == slices.Contains(got, "copy") {
+			t.Errorf("%s: %v of %v", mode, got, all)
+		}
+	}
+	if got := documents(ask(t, s, search.Request{Query: "valve pressure", Mode: search.Text, GroupBy: search.GroupByText, GroupSize: 2})); len(got) != 3 {
+		t.Errorf("two hits of each text: %v", got)
+	}
+}
+
 func TestThresholdLimitAndWeight(t *testing.T) {
 	s, r := newSearcher(t)
 	for i := range 15 {

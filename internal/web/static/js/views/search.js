@@ -39,7 +39,7 @@ export async function view({ root, query, signal }) {
   const type = el("select", { name: "type" }, el("option", { value: "" }, "All formats"), Object.entries(formats).map(([k, v]) => el("option", { value: k }, v)));
   const modes = (/** @type {string} */ name) => el("select", { name }, el("option", { value: "" }, "Hybrid"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
   const part = (/** @type {string} */ name, /** @type {string} */ hint) => el("input", { name, type: "number", min: 0, max: 1, step: "any", class: "page-number", placeholder: hint });
-  const groups = (/** @type {string} */ name) => el("select", { name }, el("option", { value: "" }, "Nothing"), el("option", { value: "document" }, "Document"), el("option", { value: "page" }, "Page"));
+  const groups = (/** @type {string} */ name) => el("select", { name }, el("option", { value: "" }, "Nothing"), el("option", { value: "document" }, "Document"), el("option", { value: "page" }, "Page"), el("option", { value: "text" }, "Identical text"));
   /** The settings that can be compared, by name. @param {string} prefix of the names */
   const settings = (prefix) => ({ mode: modes(`${prefix}mode`), weight: part(`${prefix}weight`, "auto"), threshold: part(`${prefix}threshold`, "none"), group: groups(`${prefix}group`), size: el("input", { name: `${prefix}size`, type: "number", min: 1, max: 100, class: "page-number", placeholder: "1" }) });
   /** @param {ReturnType<typeof settings>} s */
