@@ -93,7 +93,7 @@ var mutants = []mutant{
 		"./taskstore/sqlstore", "TestContract/sqlite", nil},
 	{"order: what follows has the place of its document", `cmp\.Or\((\S+), (\S+)\)`, `cmp.Or($2*2, $1)`,
 		"./taskstore/sqlstore", "TestContract/sqlite", nil},
-	{"order: the SQL queue reads each phase by itself", `fmt\.Sprintf\("phase<=.*PhaseBulk\),`, `"phase>=0",`,
+	{"order: the SQL queue reads each phase by itself", `\{sheaf\.PhaseRanges, .*`, `{sheaf.PhaseRanges, "phase>=-"},`,
 		"./taskstore/sqlstore", "TestContract/sqlite", nil},
 	{"turns: the bulk has its share", `case .*:`, `case false:`,
 		"./internal/queue/sqlqueue", "TestContract", nil},
