@@ -242,7 +242,9 @@ func (s *feed) heldTurns(ctx context.Context, tenants []string) (map[string]map[
 		held[id] = map[turn]bool{}
 	}
 	for _, r := range rows {
-		held[r.TenantID][turn{sheaf.Lane(r.Lane), max(sheaf.Phase(r.Phase), sheaf.PhaseRanges)}] = true
+		if of := held[r.TenantID]; of != nil { // MySQL ignores spaces at the end when it compares
+			of[turn{sheaf.Lane(r.Lane), max(sheaf.Phase(r.Phase), sheaf.PhaseRanges)}] = true
+		}
 	}
 	return held, nil
 }

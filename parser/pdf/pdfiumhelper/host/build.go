@@ -5,9 +5,9 @@
 // program. `make helper` runs it in the root of the repository. The same module,
 // compilers and target produce the same bytes.
 //
-// The translation takes four minutes of CPU. Its objects are kept in a cache
-// folder, so that a change to host.c takes half a minute, and the program, so that
-// no change takes none.
+// The translation takes two minutes of CPU. Its objects are kept in a cache folder,
+// so that a change to host.c takes half a minute, and with them the program, which is
+// only copied if nothing has changed.
 package main
 
 import (
