@@ -167,17 +167,9 @@ func (s *Searcher) searchGraph(ctx context.Context, tenantID string, r Request, 
 			h.Explanation = append(h.Explanation, Part{"graph", h.Scores.Graph, h.Scores.Graph})
 		}
 	}
-	seen := map[group]int{}
+	surplus := r.surplus()
 	answer.Hits = slices.DeleteFunc(answer.Hits, func(h Hit) bool {
-		if r.Threshold != nil && h.Score < *r.Threshold {
-			return true
-		}
-		if r.GroupBy == "" {
-			return false
-		}
-		g, ok := r.GroupBy.of(h.Document.ID, &h.Chunk)
-		seen[g]++
-		return ok && seen[g] > max(r.GroupSize, 1)
+		return r.Threshold != nil && h.Score < *r.Threshold || surplus(h.Document.ID, &h.Chunk)
 	})
 	answer.Hits = answer.Hits[:min(len(answer.Hits), r.Limit)]
 	answer.TookMS = math.Round(time.Since(started).Seconds()*1e5) / 100

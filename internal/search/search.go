@@ -47,7 +47,7 @@ type GroupBy string
 const (
 	GroupByDocument GroupBy = "document"
 	GroupByPage     GroupBy = "page"
-	GroupByText     GroupBy = "text" // of chunks that read the same, as in copies of a document
+	GroupByText     GroupBy = "text" // identical passages, as in copies of a document
 )
 
 // group is comparable: hits of one group have equal ones.
@@ -57,22 +57,30 @@ type group struct {
 	text     string
 }
 
-// of returns the group of a chunk. ok is false for a chunk without text if hits are
-// grouped by it: such chunks are not the same.
-func (g GroupBy) of(documentID string, c *sheaf.Chunk) (of group, ok bool) {
-	switch g {
-	case GroupByPage:
-		of.document = documentID
-		if len(c.Pages) > 0 {
-			of.page = c.Pages[0]
-		}
-	case GroupByText:
-		of.text = strings.Join(strings.Fields(c.Text), " ")
-		return of, of.text != ""
-	default:
-		of.document = documentID
+// of returns the group of a chunk.
+func (g GroupBy) of(documentID string, c *sheaf.Chunk) group {
+	switch {
+	case g == GroupByText:
+		return group{text: strings.Join(strings.Fields(c.Text), " ")}
+	case g == GroupByPage && len(c.Pages) > 0:
+		return group{document: documentID, page: c.Pages[0]}
 	}
-	return of, true
+	return group{document: documentID}
+}
+
+// surplus returns a function that is called with the hits in order, and reports
+// whether the group of a hit is full. Chunks without text are no group: they are not
+// the same.
+func (r *Request) surplus() func(documentID string, c *sheaf.Chunk) bool {
+	if r.GroupBy == "" {
+		return func(string, *sheaf.Chunk) bool { return false }
+	}
+	seen := map[group]int{}
+	return func(documentID string, c *sheaf.Chunk) bool {
+		g := r.GroupBy.of(documentID, c)
+		seen[g]++
+		return g != group{} && seen[g] > max(r.GroupSize, 1)
+	}
 }
 
 // Request is the body of a search.
@@ -614,17 +622,13 @@ func hits(c index.Candidates, visible map[string]taskstore.VisibleRange, fusion 
 		return !ok || v.DocumentID != h.Chunk.DocumentID || len(r.Datasets) > 0 && !slices.Contains(r.Datasets, v.DatasetID) || v.Hidden[h.Chunk.ID]
 	}
 	c.Text, c.Vector = slices.DeleteFunc(c.Text, hidden), slices.DeleteFunc(c.Vector, hidden)
-	seen := make(map[group]int)
+	surplus := r.surplus()
 	ranked := r.fewSummaries(rank(c, visible, fusion, r))
 	out := make([]Hit, 0, len(ranked))
 	for _, f := range ranked {
 		v := visible[f.Chunk.RangeID]
-		if r.GroupBy != "" {
-			g, ok := r.GroupBy.of(v.DocumentID, &f.Chunk)
-			if ok && seen[g] >= max(r.GroupSize, 1) {
-				continue
-			}
-			seen[g]++
+		if surplus(v.DocumentID, &f.Chunk) {
+			continue
 		}
 		h := Hit{
 			Explanation: f.parts,
