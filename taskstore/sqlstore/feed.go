@@ -207,11 +207,12 @@ func (s *feed) heads(columns string, limit int, tenantID string, held map[turn]b
 	return parts, args
 }
 
-// together combines several lists into one statement.
-func together(parts []string) string {
+// together combines several lists into one statement: these columns of the rows that
+// where selects, or of all for "".
+func together(columns string, parts []string, where string) string {
 	named := make([]string, len(parts))
 	for i, part := range parts {
-		named[i] = fmt.Sprintf("SELECT * FROM (%s) l%d", part, i)
+		named[i] = fmt.Sprintf("SELECT %s FROM (%s) l%d%s", columns, part, i, where)
 	}
 	return strings.Join(named, " UNION ALL ")
 }
@@ -264,7 +265,7 @@ func (s *feed) Runnable(ctx context.Context, tenantID string, limit int, ageAfte
 			ageAfter.Milliseconds(), sheaf.PhaseBegin, sheaf.BeginDelay.Milliseconds())
 	}
 	parts, args := s.heads(aged, limit, tenantID, nil)
-	rows, err := all[hintRow](s.read(ctx), s.sql(together(parts)), args...)
+	rows, err := all[hintRow](s.read(ctx), s.sql(together("*", parts, "")), args...)
 	hints := toHints(rows)
 	slices.SortStableFunc(hints, func(a, b sheaf.Hint) int {
 		return cmp.Or(cmp.Compare(a.ServedIn(), b.ServedIn()), cmp.Compare(a.Phase, b.Phase), a.Place.Compare(b.Place), strings.Compare(a.TaskID, b.TaskID))
@@ -297,7 +298,7 @@ func (s *feed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, err
 			parts[i] = "SELECT tenant_id FROM tasks" + s.d.byTurn + " WHERE state='pending' AND " + s.free() + " AND tenant_id=? AND lane IN (1,2,3) AND run_at<=@now" + s.ofPools() + " LIMIT 1"
 			args[i] = id
 		}
-		found, err := all[string](s.read(ctx), s.sql(together(parts)), args...)
+		found, err := all[string](s.read(ctx), s.sql(together("*", parts, "")), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -430,13 +431,10 @@ func (s *feed) feedRows(ctx context.Context, tenants []string, most int, where s
 			of, with := lists(id)
 			parts, args = append(parts, of...), append(args, with...)
 		}
-		for i, part := range parts {
-			parts[i] = fmt.Sprintf("SELECT id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch, feedable FROM (%s) l%d%s", part, i, where)
-		}
 		if len(parts) == 0 { // they have been claimed meanwhile
 			continue
 		}
-		found, err := all[hintRow](s.read(ctx), s.sql(strings.Join(parts, " UNION ALL ")), args...)
+		found, err := all[hintRow](s.read(ctx), s.sql(together("id, tenant_id, "+fedTo+" AS lane, cost, kind, phase, "+placed+" AS place, epoch, feedable", parts, where)), args...)
 		if err != nil {
 			return nil, err
 		}
