@@ -99,12 +99,12 @@ func (b *build) run() error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	program := filepath.Join(tmp, "sheaf-pdfium")
-	if err := b.link(objects, moduleSum, program); err != nil {
+	made, err := b.link(objects, moduleSum)
+	if err != nil {
 		return err
 	}
-	made, err := os.ReadFile(program)
-	if err != nil {
+	program := filepath.Join(tmp, "sheaf-pdfium")
+	if err := os.WriteFile(program, made, 0o755); err != nil {
 		return err
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(made))
@@ -119,38 +119,38 @@ func (b *build) run() error {
 	return nil
 }
 
-// link makes the program of host.c and the module's objects, with which it is kept.
-func (b *build) link(objects, moduleSum, program string) error {
-	h := sha256.New()
-	for _, name := range []string{"host.c", "copy.h"} {
-		source, err := os.ReadFile(filepath.Join(filepath.Dir(hostPath), name))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(h, "%d\n", len(source))
-		h.Write(source)
+// link returns the program, made of host.c and the module's objects, with which it is
+// kept.
+func (b *build) link(objects, moduleSum string) ([]byte, error) {
+	source, err := os.ReadFile(hostPath)
+	if err != nil {
+		return nil, err
 	}
-	kept := filepath.Join(objects, fmt.Sprintf("linked-%.8x", h.Sum(nil)))
+	header, err := os.ReadFile(filepath.Join(filepath.Dir(hostPath), "copy.h"))
+	if err != nil {
+		return nil, err
+	}
+	kept := filepath.Join(objects, "linked-"+digest(source, header))
 	if made, err := os.ReadFile(kept); err == nil {
-		return os.WriteFile(program, made, 0o755)
+		return made, nil
 	}
 	dir, err := os.MkdirTemp(b.cache, ".linking-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	host, linked := filepath.Join(dir, "host.o"), filepath.Join(dir, "linked")
 	checked := slices.DeleteFunc(slices.Clone(b.flags), func(f string) bool { return f == "-w" })
 	if err := command(b.cc, append(checked, "-Wall", "-Werror", "-DMODULE_SHA256=\""+moduleSum+"\"", "-I", objects, "-c", hostPath, "-o", host)...); err != nil {
-		return err
+		return nil, err
 	}
 	all, err := filepath.Glob(filepath.Join(objects, "*.o"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	args := append(slices.Clone(b.flags), fmt.Sprintf("-flto=%d", b.jobs), "-static", "-no-pie", "-s", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now", "-o", linked, host)
+	args := append(slices.Clone(b.flags), fmt.Sprintf("-flto=%d", max(b.jobs, 1)), "-static", "-no-pie", "-s", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now", "-o", linked, host)
 	if err := command(b.cc, append(append(args, all...), "-lm")...); err != nil {
-		return err
+		return nil, err
 	}
 	old, _ := filepath.Glob(filepath.Join(objects, "linked-*"))
 	for _, p := range old {
@@ -158,9 +158,19 @@ func (b *build) link(objects, moduleSum, program string) error {
 	}
 	made, err := os.ReadFile(linked)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(os.WriteFile(program, made, 0o755), os.Rename(linked, kept))
+	return made, os.Rename(linked, kept)
+}
+
+// digest names what is made of some parts.
+func digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d\n", len(part))
+		h.Write(part)
+	}
+	return fmt.Sprintf("%.8x", h.Sum(nil))
 }
 
 // readModule returns the module that the program is made of.
@@ -211,13 +221,8 @@ func (b *build) objects(module []byte) (string, error) {
 		}
 		b.cache = filepath.Join(base, "sheaf", "helper")
 	}
-	h := sha256.New()
-	for _, part := range [][]byte{module, {recipe}, []byte(strings.Join(b.flags, " ")), []byte(output(b.cc, "--version")), []byte(output(b.cc, "-dumpmachine"))} {
-		fmt.Fprintf(h, "%d\n", len(part))
-		h.Write(part)
-	}
 	prefix := filepath.Base(b.cc) + "-"
-	dir := filepath.Join(b.cache, fmt.Sprintf("%s%.8x", prefix, h.Sum(nil)))
+	dir := filepath.Join(b.cache, prefix+digest(module, []byte{recipe}, []byte(strings.Join(b.flags, " ")), []byte(output(b.cc, "--version")), []byte(output(b.cc, "-dumpmachine"))))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
