@@ -1,10 +1,6 @@
 package executor
 
-import (
-	"fmt"
-
-	"sheaf"
-)
+import "sheaf"
 
 // failedUnits returns the verdict on every unit of a generation, including the units
 // of tasks that ended without a result.
@@ -24,11 +20,16 @@ func failedUnits(tasks []sheaf.Task) sheaf.Ledger {
 }
 
 func unreadRun(t sheaf.Task, r sheaf.Range) sheaf.LedgerRun {
-	run := sheaf.LedgerRun{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: string(t.State), Message: fmt.Sprintf("the task for units %s ended %s", t.Range, t.State)}
+	f := whyUnread(t)
+	return sheaf.LedgerRun{From: r.From, To: r.To, Status: sheaf.UnitFailed, Code: f.Code, Message: f.Message}
+}
+
+// whyUnread is the failure of a task that ended without a result: it may have none.
+func whyUnread(t sheaf.Task) *sheaf.Failure {
 	if t.Failure != nil {
-		run.Code, run.Message = t.Failure.Code, t.Failure.Message
+		return t.Failure
 	}
-	return run
+	return sheaf.Fail(sheaf.CategoryInternal, string(t.State), "The task for units %s ended %s.", t.Range, t.State)
 }
 
 // keepFailed makes tasks that account for units of a task without a result that are

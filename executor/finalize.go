@@ -136,10 +136,7 @@ func outcome(doc *sheaf.Document, tasks []sheaf.Task) taskstore.Publication {
 			documents += t.Result.Documents
 			warn(t.Result.Warnings)
 		default: // dead, or canceled by an admin: its units were not read
-			f := t.Failure
-			if f == nil {
-				f = sheaf.Fail(sheaf.CategoryInternal, string(t.State), "the task for units %s ended %s", t.Range, t.State)
-			}
+			f := whyUnread(t)
 			if dead := nodes.dead[t.Range]; dead != nil && f.Code == "dependency_failed" {
 				f = dead
 			}

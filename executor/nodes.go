@@ -364,7 +364,7 @@ func withinTimeout(ctx context.Context, within time.Duration, n *flow.Node, ref,
 	defer stop()
 	err := do(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "The node %s of %s took longer than its timeout of %v; %s", n.ID, ref, within, cure)
+		err = sheaf.FailRetryable(sheaf.CategoryTimeout, "node_timeout", "The node %s of %s took longer than its timeout of %v; %s.", n.ID, ref, within, cure)
 	}
 	return err
 }

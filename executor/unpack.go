@@ -124,7 +124,7 @@ func (u *unpacking) step(ctx context.Context, src child.Source, from int) (next 
 	}
 	defer cleanup()
 	if len(run.Members) == 0 || run.Members[0].N != from || run.Next != 0 && run.Next != from+len(run.Members) {
-		return 0, sheaf.FailRetryable(sheaf.CategoryInternal, "members_missing", "the archive's files from number %d on were not unpacked; please report the file", from)
+		return 0, sheaf.FailRetryable(sheaf.CategoryInternal, "members_missing", "The archive's files from number %d on were not unpacked; please report the file.", from)
 	}
 	for _, w := range run.Warnings {
 		u.warn(w.Code, w.Message)

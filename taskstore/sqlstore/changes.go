@@ -29,7 +29,7 @@ func (s *changes) supersede(tx *gorm.DB, docs []documentRow) error {
 		return nil
 	}
 	ids := mapped(docs, documentRow.id)
-	if _, err := s.stopTasks(tx, ids, sheaf.TaskSuperseded, sheaf.EventSuperseded, "a newer generation was asked for"); err != nil {
+	if _, err := s.stopTasks(tx, ids, sheaf.TaskSuperseded, sheaf.EventSuperseded, "A newer version of the document was requested."); err != nil {
 		return err
 	}
 	failure := sheaf.Fail(sheaf.CategoryCanceled, "superseded", "A newer version of the document was requested before this one finished; see that one.")

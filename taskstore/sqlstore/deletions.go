@@ -89,7 +89,7 @@ func (s *deletions) deleteLocked(tx *gorm.DB, tenantID string, docs []documentRo
 		}
 	}
 	r.Documents = len(docs)
-	running, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "the document was deleted")
+	running, err := s.stopTasks(tx, r.DocumentIDs, sheaf.TaskCanceled, sheaf.EventCanceled, "The document was deleted.")
 	if err != nil {
 		return r, err
 	}

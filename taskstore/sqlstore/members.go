@@ -97,7 +97,7 @@ func (s *changes) createMembers(tx *gorm.DB, archive *documentRow, task *taskRow
 		r := documentRow{ID: d.ID, TenantID: archive.TenantID, DatasetID: archive.DatasetID, JobID: task.JobID, Gen: 1, Lane: archive.Lane, ParseConfig: s.vault.hide(archive.TenantID, encode(d.ParseConfig))}
 		switch {
 		case o != nil && (o.DeletedAt != 0 || o.ParentID != archive.ID):
-			out[i].Failure = sheaf.Fail(sheaf.CategoryCanceled, "deleted", "Its document was deleted; parse the archive again to have it back.")
+			out[i].Failure = sheaf.Fail(sheaf.CategoryCanceled, "deleted", "its document was deleted; parse the archive again to have it back")
 			continue
 		case o != nil:
 			if err := tx.Exec("UPDATE documents SET parent_gen=? WHERE id=? AND parent_gen<?", archive.Gen, o.ID, archive.Gen).Error; err != nil {
