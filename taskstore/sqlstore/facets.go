@@ -48,7 +48,7 @@ func (d dialect) tagOf() string      { return d.jsonText("attributes", taskstore
 // facetGroup is the documents that have the same values of everything that is
 // counted.
 type facetGroup struct {
-	State, MediaType, JobID, Language, Tag, Issue string
+	State, MediaType, Language, Tag, Issue string
 
 	Documents int
 	Ended     int    // within the last minute
@@ -59,15 +59,16 @@ type facetGroup struct {
 // documents have tags or languages of their own.
 const maxFacetGroups = 10_000
 
-// Facets counts the documents selected by f by each facet. All lists come from one
-// read of the dataset's rows, which are grouped by all values; if these are too
-// many, each list is a read of its own. Either returns a bounded number of rows.
+// Facets counts the documents selected by f by each facet. The list of jobs, of which
+// there can be one a document, is a read of its own. The other lists come from one
+// read of the dataset's rows, which are grouped by all values; if these are too many,
+// each list is a read of its own. Either returns a bounded number of rows.
 func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
 	if len(f.IDs) > maxFilterIDs {
 		return nil, tooManyIDs(len(f.IDs))
 	}
 	whole := f
-	whole.States, whole.MediaTypes, whole.JobIDs, whole.Languages, whole.Tags, whole.Issues = nil, nil, nil, nil, nil, nil
+	whole.States, whole.MediaTypes, whole.Languages, whole.Tags, whole.Issues = nil, nil, nil, nil, nil
 	groups, err := s.facetGroups(ctx, tenantID, whole)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,6 @@ func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.Doc
 	}{
 		facetState:    {func(g *facetGroup) string { return g.State }, texts(f.States)},
 		facetFormat:   {func(g *facetGroup) string { return g.MediaType }, f.MediaTypes},
-		facetJob:      {func(g *facetGroup) string { return g.JobID }, f.JobIDs},
 		facetLanguage: {func(g *facetGroup) string { return g.Language }, f.Languages},
 		facetTag:      {func(g *facetGroup) string { return g.Tag }, f.Tags},
 		facetIssue:    {func(g *facetGroup) string { return g.Issue }, f.Issues},
@@ -122,30 +122,27 @@ func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.Doc
 			}
 		}
 	}
-	list := func(of int, before func(a, b facetRow) int) []facetRow {
+	list := func(of int) []facetRow {
 		rows := make([]facetRow, 0, len(lists[of]))
 		for _, r := range lists[of] {
 			rows = append(rows, *r)
 		}
-		slices.SortFunc(rows, before)
+		slices.SortFunc(rows, func(a, b facetRow) int {
+			return cmp.Or(cmp.Compare(b.Documents, a.Documents), strings.Compare(a.Value, b.Value))
+		})
 		return rows[:min(len(rows), taskstore.MaxFacets)]
 	}
-	most := func(a, b facetRow) int {
-		return cmp.Or(cmp.Compare(b.Documents, a.Documents), strings.Compare(a.Value, b.Value))
-	}
-	out.States, out.Formats = facets(list(facetState, most)), facets(list(facetFormat, most))
-	out.Languages, out.Tags = facets(list(facetLanguage, most)), facets(list(facetTag, most))
-	out.Jobs = facets(list(facetJob, func(a, b facetRow) int { return strings.Compare(b.Value, a.Value) }))
-	if out.Issues, err = s.issues(ctx, tenantID, list(facetIssue, most)); err != nil {
+	out.States, out.Formats = facets(list(facetState)), facets(list(facetFormat))
+	out.Languages, out.Tags = facets(list(facetLanguage)), facets(list(facetTag))
+	if out.Issues, err = s.issues(ctx, tenantID, list(facetIssue)); err != nil {
 		return nil, err
 	}
-	return out, s.nameJobs(ctx, tenantID, out.Jobs)
+	return out, s.jobFacets(ctx, tenantID, f, out)
 }
 
 const (
 	facetState = iota
 	facetFormat
-	facetJob
 	facetLanguage
 	facetTag
 	facetIssue
@@ -157,28 +154,18 @@ func (s *documents) facetGroups(ctx context.Context, tenantID string, f taskstor
 	if nothing {
 		return nil, nil
 	}
-	return all[facetGroup](s.read(ctx), s.sql(fmt.Sprintf(`SELECT state, media_type, job_id, %s AS language, %s AS tag, %s AS issue, COUNT(*) AS documents,
+	return all[facetGroup](s.read(ctx), s.sql(fmt.Sprintf(`SELECT state, media_type, %s AS language, %s AS tag, %s AS issue, COUNT(*) AS documents,
 		SUM(CASE WHEN finished_at>@now-60000 AND state<>'canceled' THEN 1 ELSE 0 END) AS ended, MIN(id) AS oldest
-		FROM documents%s GROUP BY 1, 2, 3, 4, 5, 6 LIMIT %d`, s.d.languageOf(), s.d.tagOf(), s.d.issueOf(), w.String(), maxFacetGroups+1)), w.args...)
+		FROM documents%s GROUP BY 1, 2, 3, 4, 5 LIMIT %d`, s.d.languageOf(), s.d.tagOf(), s.d.issueOf(), w.String(), maxFacetGroups+1)), w.args...)
 }
 
 // facetsApart is Facets with a statement for each list.
 func (s *documents) facetsApart(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
 	out := &taskstore.Facets{}
-	// count returns the values of an expression and how many documents of g have each.
-	count := func(g taskstore.DocumentFilter, value, order, more string, args ...any) ([]facetRow, error) {
-		w, nothing := s.selects(tenantID, g)
-		if nothing {
-			return nil, nil
-		}
-		w.add(value + "<>''")
-		rows, err := all[facetRow](s.read(ctx), s.sql(fmt.Sprintf("SELECT %s AS value, COUNT(*) AS documents%s FROM documents%s GROUP BY 1 ORDER BY %s LIMIT %d", value, more, w.String(), order, taskstore.MaxFacets)), append(args, w.args...)...)
-		return rows, err
-	}
 	const most = "2 DESC, 1"
 	g := f
 	g.States = nil
-	rows, err := count(g, "state", most, ", SUM(CASE WHEN finished_at>@now-60000 AND state<>'canceled' THEN 1 ELSE 0 END) AS part")
+	rows, err := s.facet(ctx, tenantID, g, "state", most, ", SUM(CASE WHEN finished_at>@now-60000 AND state<>'canceled' THEN 1 ELSE 0 END) AS part")
 	if err != nil {
 		return nil, err
 	}
@@ -190,31 +177,52 @@ func (s *documents) facetsApart(ctx context.Context, tenantID string, f taskstor
 		}
 	}
 	for _, c := range []struct {
-		list         *[]taskstore.Facet
-		value, order string
-		without      func(*taskstore.DocumentFilter)
+		list    *[]taskstore.Facet
+		value   string
+		without func(*taskstore.DocumentFilter)
 	}{
-		{&out.Formats, "media_type", most, func(g *taskstore.DocumentFilter) { g.MediaTypes = nil }},
-		{&out.Jobs, "job_id", "1 DESC", func(g *taskstore.DocumentFilter) { g.JobIDs = nil }},
-		{&out.Languages, s.d.languageOf(), most, func(g *taskstore.DocumentFilter) { g.Languages = nil }},
-		{&out.Tags, s.d.tagOf(), most, func(g *taskstore.DocumentFilter) { g.Tags = nil }},
+		{&out.Formats, "media_type", func(g *taskstore.DocumentFilter) { g.MediaTypes = nil }},
+		{&out.Languages, s.d.languageOf(), func(g *taskstore.DocumentFilter) { g.Languages = nil }},
+		{&out.Tags, s.d.tagOf(), func(g *taskstore.DocumentFilter) { g.Tags = nil }},
 	} {
 		g := f
 		c.without(&g)
-		if rows, err = count(g, c.value, c.order, ""); err != nil {
+		if rows, err = s.facet(ctx, tenantID, g, c.value, most, ""); err != nil {
 			return nil, err
 		}
 		*c.list = facets(rows)
 	}
 	g = f
 	g.Issues = nil
-	if rows, err = count(g, s.d.issueOf(), most, ", SUM(CASE WHEN state='failed' THEN 1 ELSE 0 END) AS part, MIN(id) AS sample"); err != nil {
+	if rows, err = s.facet(ctx, tenantID, g, s.d.issueOf(), most, ", SUM(CASE WHEN state='failed' THEN 1 ELSE 0 END) AS part, MIN(id) AS sample"); err != nil {
 		return nil, err
 	}
 	if out.Issues, err = s.issues(ctx, tenantID, rows); err != nil {
 		return nil, err
 	}
-	return out, s.nameJobs(ctx, tenantID, out.Jobs)
+	return out, s.jobFacets(ctx, tenantID, f, out)
+}
+
+// jobFacets adds the list of jobs, the newest first.
+func (s *documents) jobFacets(ctx context.Context, tenantID string, f taskstore.DocumentFilter, out *taskstore.Facets) error {
+	f.JobIDs = nil
+	rows, err := s.facet(ctx, tenantID, f, "job_id", "1 DESC", "")
+	if err != nil {
+		return err
+	}
+	out.Jobs = facets(rows)
+	return s.nameJobs(ctx, tenantID, out.Jobs)
+}
+
+// facet returns the values of an expression and how many documents of f have each,
+// in an order, with more columns.
+func (s *documents) facet(ctx context.Context, tenantID string, f taskstore.DocumentFilter, value, order, more string) ([]facetRow, error) {
+	w, nothing := s.selects(tenantID, f)
+	if nothing {
+		return nil, nil
+	}
+	w.add(value + "<>''")
+	return all[facetRow](s.read(ctx), s.sql(fmt.Sprintf("SELECT %s AS value, COUNT(*) AS documents%s FROM documents%s GROUP BY 1 ORDER BY %s LIMIT %d", value, more, w.String(), order, taskstore.MaxFacets)), w.args...)
 }
 
 type facetRow struct {
