@@ -106,6 +106,7 @@ type output[T any] struct{ Body T }
 type tagged[T any] struct {
 	Status int
 	ETag   string `header:"ETag"`
+	Age    int    `header:"Age" doc:"seconds since the answer was read, if it may lack newer changes since many read it, or it takes long to read; at most a few"`
 	Body   T
 }
 
@@ -119,14 +120,15 @@ const sharedPage = 100
 
 // snapshotOf serves many readers from one read.
 func snapshotOf[T any](ctx context.Context, s *Server, in ETagInput, scope watch.Scope, read func(context.Context) (any, error)) (*tagged[T], error) {
-	snap, err := s.hub.Read(ctx, scope, read)
+	snap, lag, err := s.hub.Read(ctx, scope, read)
 	if err != nil {
 		return nil, err
 	}
+	age := int((lag + time.Second - 1) / time.Second)
 	if slices.Contains(strings.Split(strings.ReplaceAll(in.IfNoneMatch, " ", ""), ","), snap.ETag) {
-		return &tagged[T]{Status: http.StatusNotModified, ETag: snap.ETag}, nil
+		return &tagged[T]{Status: http.StatusNotModified, ETag: snap.ETag, Age: age}, nil
 	}
-	return &tagged[T]{Status: http.StatusOK, ETag: snap.ETag, Body: snap.Value.(T)}, nil
+	return &tagged[T]{Status: http.StatusOK, ETag: snap.ETag, Age: age, Body: snap.Value.(T)}, nil
 }
 
 type accepted[T any] struct {
@@ -846,7 +848,7 @@ func (s *Server) jobRoutes() {
 		}
 		of := s.jobStatus(tenantOf(ctx), in.Job)
 		if ended { // the shared snapshot may be older; a caller that waited for the end must see it
-			if snap, err := s.hub.Read(ctx, of.scope, of.read); err == nil && !of.ended(snap.Value) {
+			if snap, _, err := s.hub.Read(ctx, of.scope, of.read); err == nil && !of.ended(snap.Value) {
 				s.hub.Changed(of.scope.TenantID, in.Job)
 			}
 		}

@@ -125,7 +125,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, f taskstore.Even
 	if s.cfg.Observe != nil {
 		defer s.cfg.Observe.Streaming(s.routeLabel(r))()
 	}
-	snap, err := s.hub.Read(ctx, of.scope, of.read) // after the start is known: what happens in between is in both
+	snap, _, err := s.hub.Read(ctx, of.scope, of.read) // after the start is known: what happens in between is in both
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

@@ -15,6 +15,7 @@ import (
 type Scope struct {
 	TenantID, DatasetID, JobID, DocumentID string
 	What                                   string // distinguishes snapshots of the same events
+	MayLag                                 bool   // even a single reader may get a slightly older snapshot if reading takes long
 }
 
 // Snapshot is the result of a store read, shared by all its readers. It must not be
@@ -36,7 +37,8 @@ const (
 	maxRest      = 5 * time.Second
 	perReader    = 100 * time.Millisecond // that each reader per second adds to the age at which a crowd's snapshot is reread
 	maxCrowdRest = 3 * time.Second
-	shareFactor  = 20 // all of these together for at most a twentieth of the time
+	shareFactor  = 20                     // all of these together for at most a twentieth of the time
+	costly       = 250 * time.Millisecond // time to read from which on a snapshot lags that may
 )
 
 // snapshots are those kept by a hub. The hub's mu guards entries and their state
@@ -53,6 +55,7 @@ type entry struct {
 	version int64 // incremented by each touch
 	forced  bool  // changed through this process, whose callers must see their own changes
 	used    time.Time
+	lags    bool // it may, and the last read was costly
 
 	// Guarded by turn.
 	snap        *Snapshot
@@ -81,13 +84,14 @@ func (s *snapshots) touchAll() {
 // Changed marks everything of the tenant, or of all for "", as possibly changed by
 // an answered request: the next read shows the change. jobID is the job that the
 // request created or added to, "" for others: snapshots of other jobs learn of such
-// a request's effects from events.
+// a request's effects from events. So do those that lag, which would otherwise be
+// read all the time while files come in.
 func (h *Hub) Changed(tenantID, jobID string) {
 	h.mu.Lock()
 	for scope, x := range h.entries {
 		if (tenantID == "" || scope.TenantID == tenantID) && (jobID == "" || scope.JobID == "" || scope.JobID == jobID) {
 			x.version++
-			x.forced = true
+			x.forced = x.forced || jobID == "" || !x.lags
 		}
 	}
 	h.mu.Unlock()
@@ -95,26 +99,30 @@ func (h *Hub) Changed(tenantID, jobID string) {
 }
 
 // Read returns a snapshot that includes everything in the log at the time of the
-// call, unless many read it at once: then it may be older, within maxRest, and
-// needs no statement. read is called if there is none, by one caller at a time.
-func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (*Snapshot, error) {
+// call, unless many read it at once, which then needs no statement, or the scope may
+// lag: then it may be older, within maxRest. lag is the age of one that may lack
+// changes, 0 for others. read is called if there is none, by one caller at a time.
+func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (_ *Snapshot, lag time.Duration, _ error) {
 	x := h.entry(scope)
 	if err := x.lock(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	snap := h.forCrowd(x)
 	x.unlock()
 	if snap != nil {
-		return snap, nil
+		return snap, time.Since(snap.At), nil
 	}
 	if err, gone := h.syncs.Do(ctx, struct{}{}); gone != nil || err != nil {
 		if gone != nil {
-			return nil, gone
+			return nil, 0, gone
 		}
-		return nil, err
+		return nil, 0, err
 	}
-	snap, _, err := h.snapshot(ctx, scope, true, read)
-	return snap, err
+	snap, again, err := h.snapshot(ctx, scope, true, read)
+	if again > 0 {
+		lag = time.Since(snap.At)
+	}
+	return snap, lag, err
 }
 
 // Latest returns a snapshot that may lag behind the log, and in that case when to
@@ -172,7 +180,7 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	defer x.unlock()
 	now := time.Now()
 	h.mu.Lock()
-	version, forced, shared, pace := x.version, x.forced, h.next, h.pace()
+	version, forced, lags, shared, pace := x.version, x.forced, x.lags, h.next, h.pace()
 	h.mu.Unlock()
 	if x.snap != nil && !forced {
 		age, touched := now.Sub(x.snap.At), x.shows != version
@@ -186,7 +194,7 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 		case !fresh:
 			rest = max(rest, pace)
 		}
-		if !touched || !fresh || x.crowded() {
+		if !touched || !fresh || x.crowded() || lags {
 			if again := max(rest-age, shared.Sub(now)); again > 0 {
 				if !touched {
 					again = 0
@@ -209,6 +217,7 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	x.shows = version
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	x.lags = scope.MayLag && x.took >= costly
 	if x.version == version {
 		x.forced = false
 	}

@@ -27,7 +27,7 @@ func TestSnapshotIsReadAgainWhenAnEventTouchesIt(t *testing.T) {
 		job := Scope{TenantID: "t", JobID: "a"}
 		read := func(want int64, why string) {
 			t.Helper()
-			s, err := h.Read(t.Context(), job, c.read)
+			s, _, err := h.Read(t.Context(), job, c.read)
 			if err != nil || s.Value.(int64) != want {
 				t.Errorf("%s: read %v times, %v, want %d", why, s.Value, err, want)
 			}
@@ -68,7 +68,7 @@ func TestCrowdSharesASnapshot(t *testing.T) {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 4 * time.Millisecond)
 				for time.Since(begun) < seconds*time.Second {
-					if _, err := h.Read(t.Context(), job, c.read); err != nil {
+					if _, _, err := h.Read(t.Context(), job, c.read); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(2 * time.Second)
@@ -88,7 +88,7 @@ func TestCrowdSharesASnapshot(t *testing.T) {
 		if n := l.looks.Load(); n > 2*seconds { // of the snapshot's readings, and of those who came before there was a crowd
 			t.Errorf("looked at the log %d times in %d s", n, seconds)
 		}
-		s, err := h.Read(t.Context(), job, c.read)
+		s, _, err := h.Read(t.Context(), job, c.read)
 		synctest.Wait()
 		if err != nil || time.Since(s.At) > 2*maxAge {
 			t.Errorf("what is left is %v old, %v", time.Since(s.At), err)
@@ -103,7 +103,7 @@ func TestCrowdSeesWhatItChanged(t *testing.T) {
 		c := &counted{}
 		job := Scope{TenantID: "t", JobID: "a"}
 		read := func() int64 {
-			s, err := h.Read(t.Context(), job, c.read)
+			s, _, err := h.Read(t.Context(), job, c.read)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,6 +121,41 @@ func TestCrowdSeesWhatItChanged(t *testing.T) {
 		if after := read(); after != before+1 {
 			t.Errorf("read %d, then %d though it was changed", before, after)
 		}
+	})
+}
+
+// A count over hundreds of thousands of rows takes long: while events come in, even
+// a single reader does not have it made again and again, and is told so. It does see
+// what it changed itself, unless that was to add files, of which events tell.
+func TestCostlySnapshotsMayLag(t *testing.T) {
+	l := &log{}
+	follow(t, l, Config{}, func(t *testing.T, h *Hub) {
+		c := &counted{takes: 2 * costly}
+		scope := Scope{TenantID: "t", What: "facets", MayLag: true}
+		read := func(want int64, lags bool) {
+			t.Helper()
+			s, lag, err := h.Read(t.Context(), scope, c.read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Value.(int64) != want || lag > 0 != lags || lag > maxRest {
+				t.Errorf("read %d, which lags %v; want %d, lagging: %v", s.Value, lag, want, lags)
+			}
+		}
+		read(1, false)
+		l.add("t", "a")
+		read(1, true)
+		h.Changed("t", "a")
+		read(1, true)
+		time.Sleep(maxRest)
+		read(2, false)
+		h.Changed("t", "")
+		read(3, false)
+
+		scope.MayLag = false
+		read(4, false)
+		l.add("t", "a")
+		read(5, false)
 	})
 }
 

@@ -397,7 +397,7 @@ func TestStoreThatIsAwayIsWaitedFor(t *testing.T) {
 		if _, _, err := h.Subscribe(t.Context(), "t", taskstore.EventFilter{}); err != nil {
 			t.Errorf("a watcher that comes while the log is followed: %v", err)
 		}
-		if _, err := h.Read(t.Context(), Scope{TenantID: "t"}, nil); err == nil {
+		if _, _, err := h.Read(t.Context(), Scope{TenantID: "t"}, nil); err == nil {
 			t.Error("a snapshot that may be out of date was returned")
 		}
 		l.mu.Lock()

@@ -56,8 +56,18 @@ export async function request(path, init = {}) {
   throw new ApiError(r.status, problem, Number(r.headers.get("Retry-After")) || 0);
 }
 
+/** Answers that may lack the last changes, since many read them or counting takes long. @type {WeakSet<object>} */
+const lagging = new WeakSet();
+
+/** Whether an answer may lack the last changes: it is worth reading again in a moment. @param {object[]} answers */
+export const lags = (...answers) => answers.some((a) => lagging.has(a));
+
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
-export const get = async (path, signal) => (await request(path, { signal })).json();
+export async function get(path, signal) {
+  const r = await request(path, { signal }), answer = await r.json();
+  if (Number(r.headers.get("Age"))) lagging.add(answer);
+  return answer;
+}
 
 /** @param {string} path @param {any} [body] @param {string} [method] @param {Record<string, string>} [headers] @returns {Promise<any>} */
 export async function send(path, body, method = "POST", headers = {}) {

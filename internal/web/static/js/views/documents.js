@@ -1,6 +1,6 @@
 // @ts-check
 /** A dataset: its documents in a table that stays smooth at ten thousand rows. */
-import { aborted, datasetPath, documentPath, download, get, key } from "../api.js";
+import { aborted, datasetPath, documentPath, download, get, key, lags } from "../api.js";
 import { cancelDocuments, reparseDialog, retryDocuments, tagDocuments } from "../actions.js";
 import { causeOf } from "../causes.js";
 import { announce, button, draw, el, empty, menu, name, trouble } from "../dom.js";
@@ -219,6 +219,7 @@ export async function view({ root, params, query, signal }) {
       if (mine !== version) return;
       facets = some;
       allFacets = every;
+      if (lags(some, every)) later();
       column.update(some, asked);
       showSums();
       total = some.documents;
@@ -655,6 +656,14 @@ export async function view({ root, params, query, signal }) {
   const soon = () => {
     if (!tick) tick = setTimeout(catchUp, pace.wait(400));
   };
+  let late = 0;
+  /** What was read may lack the last changes: it is read again when there may be newer. */
+  const later = () => {
+    if (!late) late = setTimeout(() => {
+      late = 0;
+      if (!signal.aborted) soon();
+    }, 3000);
+  };
   const changed = () => [...rows.keys()].some((id) => dirty.has(id));
   async function catchUp() {
     try {
@@ -715,7 +724,9 @@ export async function view({ root, params, query, signal }) {
 
   let jobsShown = "";
   async function showActive() {
-    const jobs = (await get(`/v1/jobs?dataset=${encodeURIComponent(params.ds)}&limit=30`, signal)).items.filter((/** @type {any} */ j) => !terminal(j.state))
+    const listed = await get(`/v1/jobs?dataset=${encodeURIComponent(params.ds)}&limit=30`, signal);
+    if (lags(listed)) later();
+    const jobs = listed.items.filter((/** @type {any} */ j) => !terminal(j.state))
       .sort((/** @type {any} */ a, /** @type {any} */ b) => Number(b.progress > 0) - Number(a.progress > 0) || (a.id < b.id ? -1 : 1)); // what is at work, then what comes next
     time = {};
     const detailed = await Promise.all(jobs.slice(0, 3).map((/** @type {any} */ j) => get(`/v1/jobs/${j.id}`, signal).catch(() => j)));
