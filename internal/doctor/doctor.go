@@ -63,6 +63,8 @@ type Config struct {
 	Workers int
 	// Documents is the maximum per slice; 0 means 256.
 	Documents int
+
+	maxNames int // 0 means maxNames
 }
 
 // Finding is one kind of inconsistency.

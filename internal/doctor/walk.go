@@ -26,6 +26,7 @@ const (
 	sliceUnits     = 20_000 // of a slice's documents in total, unless a single one has more: a result has at least one unit
 	batch          = 500    // ids per query to the database or the index
 	maxOrphans     = 10_000 // ranges of a tenant processed at a time
+	maxNames       = 50_000 // folders whose names are read at a time, for all workers
 	mostExamples   = 10
 )
 
@@ -73,6 +74,7 @@ func (p *Progress) report() *Report {
 type examine struct {
 	Config
 	repair bool
+	names  map[string]*names // by root; used by cut only
 
 	mu sync.Mutex // guards the findings and counts of at
 	at Progress
@@ -82,11 +84,12 @@ func begin(c Config, repair bool, at Progress) *examine {
 	c.MinAge = cmp.Or(c.MinAge, time.Hour)
 	c.Workers = cmp.Or(c.Workers, 2*runtime.GOMAXPROCS(0))
 	c.Documents = cmp.Or(c.Documents, sliceDocuments)
+	c.maxNames = cmp.Or(c.maxNames, maxNames)
 	at.Found = maps.Clone(at.Found)
 	if at.Found == nil {
 		at.Found = map[string]Finding{}
 	}
-	return &examine{Config: c, repair: repair, at: at}
+	return &examine{Config: c, repair: repair, at: at, names: map[string]*names{}}
 }
 
 // Run examines everything once and, if repair is set, fixes what it can.
@@ -182,7 +185,19 @@ type slice struct {
 	after, upto string // documents; objects before the first and after the last belong to no document
 	whole       bool   // to the end of the tenant
 	documents   []taskstore.InventoryDocument
+	names       map[string][]string // by root, what is directly in the tenant's folder, if objects are local files
 }
+
+// begins returns what sorts before the slice's objects, "" for nothing, and ends what
+// sorts after them, if the slice is not whole.
+func (s *slice) begins(folder string) string {
+	if s.after == "" {
+		return ""
+	}
+	return folder + s.after + "/" + last
+}
+
+func (s *slice) ends(folder string) string { return folder + s.upto + "/" + last }
 
 // cut takes the next slices, as many as are examined concurrently.
 func (e *examine) cut(ctx context.Context) (out []*slice, to slice, err error) {
@@ -213,9 +228,84 @@ func (e *examine) cut(ctx context.Context) (out []*slice, to slice, err error) {
 		if !s.whole {
 			s.upto = s.documents[len(s.documents)-1].DocumentID
 		}
+		if _, local := e.Blobs.(blob.Local); local {
+			if err := e.name(ctx, s); err != nil {
+				return nil, to, err
+			}
+		}
 		out, to = append(out, s), *s
 	}
 	return out, to, nil
+}
+
+// names is what is directly in a tenant's folder, in order, after something.
+type names struct {
+	folder, after string
+	sorted        []string
+	whole         bool // to the end of the folder
+}
+
+// reach reports whether the names include all up to the end of a slice.
+func (n *names) reach(s *slice) bool {
+	return n.whole || !s.whole && n.sorted[len(n.sorted)-1] >= s.ends(n.folder)
+}
+
+// name gives a slice the names in its tenant's folders, and cuts it where there are
+// too many. A folder of the file system can only be read as a whole, and it contains
+// a folder for each document: reading it for each slice took 230 of the 240 CPU-s of
+// an examination of 200,000 documents. What is created after it was read is found by
+// missing.
+func (e *examine) name(ctx context.Context, s *slice) error {
+	for _, root := range []string{artifacts, originals} {
+		folder := root + s.tenant + "/"
+		after, n := s.begins(folder), e.names[root]
+		if n == nil || n.folder != folder || after < n.after || after > n.after && !n.reach(s) {
+			var err error
+			if n, err = e.readNames(ctx, folder, after); err != nil {
+				return err
+			}
+			e.names[root] = n
+		}
+		if !n.reach(s) {
+			s.whole, s.upto = false, strings.TrimSuffix(strings.TrimPrefix(n.sorted[len(n.sorted)-1], folder), "/")
+			after := slices.IndexFunc(s.documents, func(d taskstore.InventoryDocument) bool { return d.DocumentID > s.upto })
+			if after >= 0 {
+				s.documents = s.documents[:after]
+			}
+		}
+	}
+	s.names = map[string][]string{}
+	for root, n := range e.names {
+		from, _ := slices.BinarySearch(n.sorted, s.begins(n.folder))
+		to := len(n.sorted)
+		if !s.whole {
+			to, _ = slices.BinarySearch(n.sorted, s.ends(n.folder))
+		}
+		s.names[root] = n.sorted[from:to]
+	}
+	return nil
+}
+
+// readNames reads the first names in a folder after another.
+func (e *examine) readNames(ctx context.Context, folder, after string) (*names, error) {
+	n := &names{folder: folder, after: after, whole: true}
+	cut := func() {
+		slices.Sort(n.sorted)
+		if len(n.sorted) > e.maxNames {
+			n.sorted, n.whole = slices.Delete(n.sorted, e.maxNames, len(n.sorted)), false
+		}
+	}
+	err := e.Blobs.Children(ctx, folder, func(name string) bool {
+		if name > after {
+			n.sorted = append(n.sorted, name)
+		}
+		if len(n.sorted) == 2*e.maxNames {
+			cut()
+		}
+		return ctx.Err() == nil
+	})
+	cut()
+	return n, errors.Join(err, ctx.Err())
 }
 
 // slice compares what documents reference with what is stored for them. The
@@ -266,15 +356,12 @@ func (e *examine) slice(ctx context.Context, s *slice) error {
 // objects lists what is stored between the first and the last document of a slice,
 // marks what is referenced, and passes the rest to judge.
 func (e *examine) objects(ctx context.Context, s *slice, root string, want map[string]bool, docs map[string]taskstore.InventoryDocument) (n int, err error) {
-	folder, after := root+s.tenant+"/", ""
-	if s.after != "" {
-		after = folder + s.after + "/" + last
-	}
+	folder := root + s.tenant + "/"
 	old := time.Now().Add(-e.MinAge)
 	var rest []string
 	var failed error
-	err = e.Blobs.ListAfter(ctx, folder, after, func(i blob.Info) bool {
-		if !s.whole && i.Key > folder+s.upto+"/"+last {
+	err = e.list(ctx, s, root, func(i blob.Info) bool {
+		if !s.whole && i.Key > s.ends(folder) {
 			return false
 		}
 		n++
@@ -329,6 +416,32 @@ func read(key string) (o object) {
 		o.known, o.member = true, p[5]
 	}
 	return o
+}
+
+// list lists a slice's objects, and with a store that is not local more after them.
+func (e *examine) list(ctx context.Context, s *slice, root string, each func(blob.Info) bool) error {
+	if s.names == nil {
+		folder := root + s.tenant + "/"
+		return e.Blobs.ListAfter(ctx, folder, s.begins(folder), each)
+	}
+	more := true
+	for _, name := range s.names[root] {
+		var err error
+		if strings.HasSuffix(name, "/") {
+			err = e.Blobs.List(ctx, name, func(i blob.Info) bool { more = each(i); return more })
+		} else {
+			var i blob.Info
+			if i, err = e.Blobs.Stat(ctx, name); err == nil {
+				more = each(i)
+			} else if errors.Is(err, sheaf.ErrNotFound) {
+				err = nil // deleted in the meantime
+			}
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
 }
 
 // judge rechecks with the database objects that were unreferenced when listed: what
