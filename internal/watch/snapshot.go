@@ -53,7 +53,7 @@ type entry struct {
 
 	// Guarded by the hub's mu.
 	version int64 // incremented by each touch
-	forced  bool  // changed through this process, whose callers must see their own changes
+	forced  int64 // version of the last change through this process, whose callers must see their own changes
 	used    time.Time
 	lags    bool // it may, and the last read was costly
 
@@ -91,7 +91,9 @@ func (h *Hub) Changed(tenantID, jobID string) {
 	for scope, x := range h.entries {
 		if (tenantID == "" || scope.TenantID == tenantID) && (jobID == "" || scope.JobID == "" || scope.JobID == jobID) {
 			x.version++
-			x.forced = x.forced || jobID == "" || !x.lags
+			if jobID == "" || !x.lags {
+				x.forced = x.version
+			}
 		}
 	}
 	h.mu.Unlock()
@@ -145,7 +147,7 @@ func (h *Hub) forCrowd(x *entry) *Snapshot {
 	}
 	x.reads++
 	h.mu.Lock()
-	forced := x.forced
+	forced := x.forced > x.shows
 	h.mu.Unlock()
 	if x.snap == nil || forced || !x.crowded() || now.Sub(x.snap.At) >= x.rest() {
 		return nil
@@ -180,7 +182,7 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	defer x.unlock()
 	now := time.Now()
 	h.mu.Lock()
-	version, forced, lags, shared, pace := x.version, x.forced, x.lags, h.next, h.pace()
+	version, forced, lags, shared, pace := x.version, x.forced > x.shows, x.lags, h.next, h.pace()
 	h.mu.Unlock()
 	if x.snap != nil && !forced {
 		age, touched := now.Sub(x.snap.At), x.shows != version
@@ -218,9 +220,6 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x.lags = scope.MayLag && x.took >= costly
-	if x.version == version {
-		x.forced = false
-	}
 	h.next = time.Now().Add(min((shareFactor-1)*x.took, maxRest))
 	return x.snap, 0, nil
 }

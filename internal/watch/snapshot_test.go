@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sheaf/taskstore"
 )
 
 // counted reads how often it was read.
@@ -156,6 +158,38 @@ func TestCostlySnapshotsMayLag(t *testing.T) {
 		read(4, false)
 		l.add("t", "a")
 		read(5, false)
+	})
+}
+
+// Who changed something sees it in the next snapshot. Those after it are shared again,
+// also while others change something during each reading.
+func TestOwnChangeIsSeenOnce(t *testing.T) {
+	follow(t, &log{}, Config{}, func(t *testing.T, h *Hub) {
+		c := &counted{}
+		reading := func() int64 {
+			t.Helper()
+			s, _, err := h.Read(t.Context(), Scope{TenantID: "t"}, func(ctx context.Context) (any, error) {
+				h.mu.Lock()
+				h.touch(taskstore.EventScope{TenantID: "t"})
+				h.mu.Unlock()
+				return c.read(ctx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Value.(int64)
+		}
+		for range 2 * crowd {
+			reading()
+		}
+		before := reading()
+		h.Changed("t", "")
+		if n := reading(); n != before+1 {
+			t.Errorf("read %d, then %d though it was changed", before, n)
+		}
+		if n := reading(); n != before+1 {
+			t.Errorf("a crowd does not share what others changed: %d after %d", n, before+1)
+		}
 	})
 }
 

@@ -337,7 +337,10 @@ export async function view({ root, params, query, signal }) {
     return compare ? [...of].sort((a, b) => sign * compare(a, b) || (a.id < b.id ? 1 : -1)) : of;
   }
 
+  const sumsEvery = 3000; // milliseconds between two readings of the dataset's sums, for which the server counts all of its rows
+  let summed = 0;
   async function refreshDataset() {
+    summed = Date.now();
     try {
       ds = await get(base, signal);
     } catch {
@@ -677,7 +680,8 @@ export async function view({ root, params, query, signal }) {
         const page = await get(listing("", 100), signal);
         if (mine === version) merge(page);
       }
-      await Promise.all([showActive(), refreshDataset(), readFacets(version)]);
+      if (Date.now() - summed < sumsEvery) later();
+      await Promise.all([showActive(), Date.now() - summed < sumsEvery ? null : refreshDataset(), readFacets(version)]);
       render();
     } catch (e) {
       if (aborted(e)) return;
