@@ -487,7 +487,7 @@ func (s *changes) CancelDocuments(ctx context.Context, tenantID string, ids []st
 		if err := s.cancelDocuments(ctx, tenantID, level, &sum); err != nil {
 			return sum, err
 		}
-		members, err := membersOf(s.write(ctx), level, " AND tenant_id=?", tenantID)
+		members, err := membersOf(s.write(ctx), level, "")
 		if err != nil {
 			return sum, err
 		}

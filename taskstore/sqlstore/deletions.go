@@ -289,9 +289,10 @@ func (s *deletions) addToReceipt(tx *gorm.DB, rec *receiptRow, tenantID string, 
 func (s *deletions) wholeCopies(tx *gorm.DB, rec *receiptRow, tenantID string, docs []documentRow) (map[string][]taskstore.KeptCopy, error) {
 	going := setOf(mapped(docs, documentRow.id))
 	sums := slices.DeleteFunc(sortedUnique(mapped(docs, documentRow.sum)), func(sum string) bool { return sum == "" })
-	// By dataset, because the digest index starts with it.
+	// By dataset, because the digest index starts with it; and in its order: in the
+	// order of ids, SQLite would read all documents of the tenant.
 	rows, err := byIDs[documentRow](tx, sums, `SELECT id, sha256 FROM documents WHERE sha256 IN ? AND tenant_id=? AND dataset_id IN (SELECT id FROM datasets WHERE tenant_id=?)
-		AND deleted_at=0 ORDER BY id LIMIT 5000`, tenantID, tenantID)
+		AND deleted_at=0 ORDER BY dataset_id, sha256, id LIMIT 5000`, tenantID, tenantID)
 	if err != nil {
 		return nil, err
 	}

@@ -169,13 +169,14 @@ func (s *folds) foldMarked(ctx context.Context, marks []mark, limit int) (change
 		}
 		// Last, and only the marks that were read: later changes are handled next time.
 		gone := setOf(ids)
-		conds, args := make([]string, 0, len(ids)), make([]any, 0, 2*len(ids))
+		args := make([]any, 1, 1+2*len(ids))
+		args[0] = ids
 		for _, m := range marks {
 			if gone[m.DocID] {
-				conds, args = append(conds, "doc_id=? AND at=?"), append(args, m.DocID, m.At)
+				args = append(args, m.DocID, m.At)
 			}
 		}
-		return tx.Exec("DELETE FROM doc_dirty WHERE "+strings.Join(conds, " OR "), args...).Error
+		return tx.Exec("DELETE FROM doc_dirty WHERE doc_id IN ? AND CASE doc_id"+strings.Repeat(" WHEN ? THEN at-?", len(args)/2)+" END=0", args...).Error
 	})
 	if err != nil {
 		return 0, false, err

@@ -16,7 +16,9 @@ import (
 //
 // The numbers are those of a service in use, not of the current file: a statement's
 // plan must not depend on the day of the measurement. A tenant has many rows, a
-// document few; queries ask only for states that few tasks are in.
+// document few; queries ask only for states that few tasks are in. Tables that are
+// empty on most days count as on the day of a large job: 91,000 documents of a
+// canceled one were folded 270 a second, for each batch reading the whole table.
 var statistics = []struct{ table, index, stat string }{
 	{"tenants", "sqlite_autoindex_tenants_1", "20 1"},
 	{"api_keys", "sqlite_autoindex_api_keys_1", "100 1"},
@@ -52,10 +54,10 @@ var statistics = []struct{ table, index, stat string }{
 	{"events", "k_ev_doc", "10000000 100 1"},
 	{"events", "k_ev_job", "10000000 1000 1"},
 	{"events", "k_ev_tenant", "10000000 500000 1"},
-	{"doc_dirty", "sqlite_autoindex_doc_dirty_1", "100 1"},
-	{"garbage", "k_garbage", "1000 10 1"},
-	{"garbage", "k_garbage_receipt", "1000 8"},
-	{"garbage", "k_garbage_doc", "1000 5"},
+	{"doc_dirty", "sqlite_autoindex_doc_dirty_1", "100000 1"},
+	{"garbage", "k_garbage", "100000 10 1"},
+	{"garbage", "k_garbage_receipt", "100000 8"},
+	{"garbage", "k_garbage_doc", "100000 5"},
 	{"receipts", "sqlite_autoindex_receipts_1", "10000 1"},
 	{"receipts", "k_receipt_tenant", "10000 500 1"},
 	{"receipts", "k_receipt_dataset", "10000 500 100 1"},

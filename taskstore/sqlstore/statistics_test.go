@@ -45,6 +45,10 @@ func TestSQLiteKnowsItsIndexes(t *testing.T) {
 		{"sqlite_autoindex_tasks_1", "UPDATE tasks SET lease_until=1 WHERE id IN " + ids + " AND worker_id='w' AND state='running'"},
 		{"sqlite_autoindex_tasks_1", "UPDATE tasks SET state='pending' WHERE id IN " + ids + " AND state='retry_wait' AND run_at<=5"},
 		{"k_doc_tenant", "SELECT id FROM documents WHERE id IN " + ids + " AND tenant_id='t' LIMIT 1"},
+		{"k_doc_parent", "SELECT id FROM documents WHERE parent_id IN " + ids + " AND deleted_at=0 ORDER BY id"},
+		{"k_doc_sha", "SELECT id, sha256 FROM documents WHERE sha256 IN " + ids + " AND tenant_id='t' AND dataset_id IN (SELECT id FROM datasets WHERE tenant_id='t') AND deleted_at=0 ORDER BY dataset_id, sha256, id LIMIT 5000"},
+		{"sqlite_autoindex_doc_dirty_1", "DELETE FROM doc_dirty WHERE doc_id IN " + ids + " AND CASE doc_id WHEN 'a' THEN at-1 WHEN 'b' THEN at-2 END=0"},
+		{"k_garbage_doc", "SELECT * FROM garbage WHERE doc_id IN " + ids},
 	} {
 		rows, err := f.Query("EXPLAIN QUERY PLAN " + c.query)
 		if err != nil {
