@@ -1,10 +1,14 @@
 package sqlstore_test
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"sheaf"
+	"sheaf/taskstore"
 	"sheaf/taskstore/storetest"
 )
 
@@ -69,5 +73,72 @@ func TestSQLiteKnowsItsIndexes(t *testing.T) {
 		if all := strings.Join(plan, "; "); !strings.Contains(all, " "+c.index+" ") {
 			t.Errorf("not by %s but %s:\n%.200s", c.index, all, c.query)
 		}
+	}
+}
+
+// TestBulkChangesSearchForTheirRows holds that a change of many documents, and what
+// follows it, reads no whole table, nor all rows of a tenant: each of its batches
+// would, so that ten times the documents took a hundred times as long.
+func TestBulkChangesSearchForTheirRows(t *testing.T) {
+	f := storetest.New(t, "sqlite")
+	statements := map[string]bool{}
+	f.OK(f.Store.Statements(func(query string) { statements[query] = true }))
+	const many = 450 // more than fit into one list
+	job := sheaf.Job{ID: sheaf.NewID(), TenantID: "t", Kind: sheaf.JobIngest}
+	first := f.Document("t")
+	job.DatasetID = first.Dataset
+	var ids []string
+	var docs []taskstore.NewDocument
+	var again []taskstore.ReparseDocument
+	for range many {
+		id := sheaf.NewID()
+		ids = append(ids, id)
+		docs = append(docs, taskstore.NewDocument{Document: sheaf.Document{ID: id, Name: "a.md", MediaType: "text/markdown", Size: 1, SHA256: id + id, BlobKey: sheaf.OriginalPrefix("t", id) + "v1"},
+			Plan: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1}})
+		again = append(again, taskstore.ReparseDocument{DocumentID: id, Plan: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1}})
+	}
+	_, err := f.Store.CreateDocuments(ctx, job, docs, "")
+	f.OK(err)
+	f.Fold()
+	job.ID, job.Kind = sheaf.NewID(), sheaf.JobReparse
+	f.OK(f.Store.Reparse(ctx, job, again, ""))
+	f.Fold()
+	_, err = f.Store.SetPaused(ctx, "t", taskstore.PauseScope{JobID: job.ID}, true)
+	f.OK(err)
+	_, err = f.Store.CancelDocuments(ctx, "t", ids)
+	f.OK(err)
+	f.Fold()
+	_, err = f.Store.TagDocuments(ctx, "t", taskstore.DocumentFilter{DatasetID: job.DatasetID}, "tag")
+	f.OK(err)
+	_, err = f.Store.DeleteDocuments(ctx, "t", ids)
+	f.OK(err)
+	f.Fold()
+	for range 5 {
+		_, err = f.Store.PurgeDeleted(ctx, many)
+		f.OK(err)
+	}
+	_, err = f.Store.Garbage(ctx, many)
+	f.OK(err)
+
+	whole := regexp.MustCompile(`^SCAN (documents|d|tasks|t|generations|g|events|e|doc_dirty|garbage)\b|k_doc_tenant \(tenant_id=\?\)`)
+	for _, query := range slices.Sorted(maps.Keys(statements)) {
+		// The oldest marks are sorted out of all, by a fold that takes hundreds.
+		if strings.HasPrefix(query, "PRAGMA") || strings.Contains(query, "FROM doc_dirty ORDER BY at, doc_id LIMIT ?") {
+			continue
+		}
+		rows, err := f.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...)
+		f.OK(err)
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			f.OK(rows.Scan(&id, &parent, &unused, &step))
+			if whole.MatchString(step) {
+				t.Errorf("%s\n%.600s", step, query)
+			}
+		}
+		f.OK(rows.Err())
+	}
+	if len(statements) < 50 {
+		t.Errorf("only %d statements were seen", len(statements))
 	}
 }
