@@ -644,7 +644,7 @@ func TestHeadersThatMatterBelongToTheKey(t *testing.T) {
 	beside := []string{
 		"Idempotency-Key", "Authorization", "X-Api-Key", "Origin", "Sec-Fetch-Site", // who asks
 		"X-Request-Id", "Traceparent", // name the try
-		"Accept", "Last-Event-Id", "If-None-Match", "Etag", "Range", "Accept-Encoding", // of reading
+		"Accept", "Last-Event-Id", "If-None-Match", "Etag", "Age", "Range", "Accept-Encoding", // of reading
 		"Tus-Resumable", // one value alone is taken
 	}
 	files, err := filepath.Glob("*.go")

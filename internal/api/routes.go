@@ -887,7 +887,7 @@ func (s *Server) jobRoutes() {
 			list, err := read(ctx)
 			return &tagged[List[sheaf.Job]]{Status: http.StatusOK, Body: list.(List[sheaf.Job])}, err
 		}
-		return snapshotOf[List[sheaf.Job]](ctx, s, in.ETagInput, watch.Scope{TenantID: tenant, DatasetID: f.DatasetID, What: fmt.Sprintf("jobs %+v %+v", f, page)}, read)
+		return snapshotOf[List[sheaf.Job]](ctx, s, in.ETagInput, watch.Scope{TenantID: tenant, DatasetID: f.DatasetID, MayLag: true, What: fmt.Sprintf("jobs %+v %+v", f, page)}, read)
 	})
 	type pageIn struct {
 		JobPath

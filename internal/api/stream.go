@@ -43,7 +43,7 @@ type status struct {
 
 func (s *Server) jobStatus(tenant, job string) status {
 	return status{
-		scope: watch.Scope{TenantID: tenant, JobID: job, What: "job"},
+		scope: watch.Scope{TenantID: tenant, JobID: job, MayLag: true, What: "job"}, // all its documents are read
 		read:  func(ctx context.Context) (any, error) { return s.cfg.Ingest.Job(ctx, tenant, job) },
 		ended: func(v any) bool { return v.(*sheaf.Job).State.Terminal() },
 	}

@@ -91,7 +91,7 @@ func (h *Hub) Changed(tenantID, jobID string) {
 	for scope, x := range h.entries {
 		if (tenantID == "" || scope.TenantID == tenantID) && (jobID == "" || scope.JobID == "" || scope.JobID == jobID) {
 			x.version++
-			if jobID == "" || !x.lags {
+			if jobID == "" || jobID == scope.JobID || !x.lags {
 				x.forced = x.version
 			}
 		}

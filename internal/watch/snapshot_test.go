@@ -154,10 +154,18 @@ func TestCostlySnapshotsMayLag(t *testing.T) {
 		h.Changed("t", "")
 		read(3, false)
 
-		scope.MayLag = false
+		// One of the job that was changed shows it.
+		scope.JobID = "a"
 		read(4, false)
-		l.add("t", "a")
+		h.Changed("t", "b")
+		read(4, false)
+		h.Changed("t", "a")
 		read(5, false)
+
+		scope.MayLag = false
+		read(6, false)
+		l.add("t", "a")
+		read(7, false)
 	})
 }
 
