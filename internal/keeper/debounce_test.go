@@ -168,3 +168,38 @@ func TestFoldComesBackForWhatItLeft(t *testing.T) {
 		}
 	})
 }
+
+// A backlog, such as the documents of a large job that was canceled, is folded
+// without the pauses with which changes are followed.
+func TestBacklogIsFoldedWithoutPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const batches, takes = 100, 200 * time.Millisecond
+		var left atomic.Int64
+		left.Store(batches)
+		k := New(Config{})
+		ctx, stop := context.WithCancel(t.Context())
+		changed := make(chan struct{}, 1)
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			k.run(ctx, &loop{name: "fold", every: time.Hour, debounced: true, step: func(context.Context) (int, error) {
+				time.Sleep(takes)
+				if left.Add(-1) < 0 {
+					return 0, nil
+				}
+				return batch, nil
+			}}, changed)
+		})
+		defer func() { stop(); ended.Wait() }()
+		begun := time.Now()
+		for left.Load() > 0 && time.Since(begun) < time.Hour {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(begun); took > batches*takes*5/4 {
+			t.Errorf("%d batches of %v took %v", batches, takes, took)
+		}
+	})
+}

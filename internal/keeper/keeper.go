@@ -426,10 +426,14 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 				wait = min(wait, limit)
 			}
 		}
+		more := changed
+		if err == nil && n >= batch {
+			more = nil // a backlog, which is not drained in a fifth of the time
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-changed:
+		case <-more:
 			timer.Stop()
 			took -= min(took, (time.Since(begun)-took)/4) // time already waited counts: after a quiet time a run follows soon
 			// Changes come in bursts; a short wait lets one run see them all. It grows

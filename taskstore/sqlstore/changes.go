@@ -517,16 +517,19 @@ func (s *changes) cancelDocuments(ctx context.Context, tenantID string, ids []st
 			if err := run(tx, stmt(s.sql("UPDATE documents SET state='canceling', updated_at=@now WHERE id IN ?"), open)); err != nil {
 				return err
 			}
+			var asked []*documentRow
+			progress := map[string]float64{}
 			for i := range docs {
-				d := &docs[i]
-				if d.State == string(sheaf.DocCanceling) {
-					continue
+				if d := &docs[i]; d.State != string(sheaf.DocCanceling) {
+					asked, progress[d.ID] = append(asked, d), d.Progress
 				}
-				r.Documents++
-				if err := run(tx, stmt("UPDATE generations SET state='canceling' WHERE doc_id=? AND gen=?", d.ID, d.Gen)); err != nil {
-					return err
+			}
+			if r.Documents = len(asked); r.Documents > 0 {
+				err := run(tx, stmt("UPDATE generations SET state='canceling' WHERE doc_id IN ? AND gen="+newestGen, idsOf(asked)))
+				if err == nil {
+					err = s.logDocuments(tx, asked, sheaf.DocCanceling, progress)
 				}
-				if err := s.insertDocumentEvent(tx, d, sheaf.DocumentChange{State: sheaf.DocCanceling, Progress: d.Progress}); err != nil {
+				if err != nil {
 					return err
 				}
 			}

@@ -361,7 +361,7 @@ func progressOfEach(docs []*documentRow, progress map[string]float64) (set strin
 }
 
 // logDocuments logs a non-terminal state of documents whose rows are locked.
-func (s *folds) logDocuments(tx *gorm.DB, docs []*documentRow, state sheaf.DocumentState, progress map[string]float64) error {
+func (s *handle) logDocuments(tx *gorm.DB, docs []*documentRow, state sheaf.DocumentState, progress map[string]float64) error {
 	// Of the newest generations alone: a document may have had thousands.
 	latest, err := all[struct {
 		SubjectID string
