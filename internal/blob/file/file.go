@@ -512,18 +512,25 @@ func (s *Store) Children(ctx context.Context, prefix string, each func(name stri
 	if err := blob.CheckPrefix(prefix, true); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(s.path(prefix))
-	if err != nil && !absent(err) {
-		return s.readError("list "+prefix, err)
+	folder, err := os.Open(s.path(prefix))
+	if err == nil {
+		defer folder.Close()
 	}
-	for _, e := range entries {
-		name := prefix + e.Name()
-		if e.IsDir() {
-			name += "/"
+	for err == nil && ctx.Err() == nil {
+		var entries []fs.DirEntry // some of them: a folder may have one for each of a million documents
+		entries, err = folder.ReadDir(1000)
+		for _, e := range entries {
+			name := prefix + e.Name()
+			if e.IsDir() {
+				name += "/"
+			}
+			if !each(name) {
+				return nil
+			}
 		}
-		if !each(name) {
-			return nil
-		}
+	}
+	if err != nil && err != io.EOF && !absent(err) {
+		return s.readError("list "+prefix, err)
 	}
 	return ctx.Err()
 }
