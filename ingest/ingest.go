@@ -64,6 +64,16 @@ const maxDefaultUpload = 5 << 30
 // submitTime is how long the store may take to make documents of staged files.
 const submitTime = 2 * time.Minute
 
+// bulkTime bounds a change of many documents.
+const bulkTime = 30 * time.Minute
+
+// Lasting returns the context of a change of many documents. It goes on when its
+// caller leaves, or a proxy does not wait any longer: otherwise a part of it would be
+// done, and nobody be told which.
+func Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), bulkTime)
+}
+
 // Origin says which request asked for something.
 type Origin struct {
 	Trace string // W3C traceparent for the tasks, "" for none
@@ -612,6 +622,8 @@ func (s *Service) again(ctx context.Context, job sheaf.Job, docs documentPages, 
 			return rerun(begun), err
 		}
 	}
+	ctx, cancel := Lasting(ctx)
+	defer cancel()
 	switch {
 	case accepted == 0:
 		return Rerun{Skipped: job.Statistics.Scanned}, nil
@@ -683,6 +695,8 @@ func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f
 
 // Cancel stops the newest generation of the documents; what is live stays.
 func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
+	ctx, cancel := Lasting(ctx)
+	defer cancel()
 	r, err := s.Catalog.CancelDocuments(ctx, tenantID, ids)
 	if err != nil {
 		return r, err
@@ -851,6 +865,8 @@ func (s *Service) CancelRun(ctx context.Context, tenantID, datasetID, id string)
 // CancelJob stops all documents of a job that it is still the newest job of. An
 // open job takes no more.
 func (s *Service) CancelJob(ctx context.Context, tenantID, jobID string) (taskstore.CancelReceipt, error) {
+	ctx, cancel := Lasting(ctx)
+	defer cancel()
 	var sum taskstore.CancelReceipt
 	if err := s.Catalog.CloseJob(ctx, tenantID, jobID); err != nil {
 		return sum, err
@@ -890,6 +906,8 @@ func stopsWith(d *sheaf.Document, jobID string) bool { return d.JobID == jobID &
 // Delete hides documents at once and leaves their chunks and bytes to the
 // collector.
 func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (taskstore.DeleteReceipt, error) {
+	ctx, cancel := Lasting(ctx)
+	defer cancel()
 	r, err := s.Catalog.DeleteDocuments(ctx, tenantID, ids)
 	if err == nil {
 		s.signal(ctx, r.RunningTasks)
@@ -899,6 +917,8 @@ func (s *Service) Delete(ctx context.Context, tenantID string, ids []string) (ta
 
 // DeleteDataset deletes a dataset and all its documents.
 func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (taskstore.DeleteReceipt, error) {
+	ctx, cancel := Lasting(ctx)
+	defer cancel()
 	r, err := s.Catalog.DeleteDataset(ctx, tenantID, id)
 	if err == nil {
 		s.signal(ctx, r.RunningTasks)

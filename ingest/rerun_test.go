@@ -22,6 +22,16 @@ type large struct {
 	job    sheaf.Job      // that begins them
 	atOnce int            // documents of the largest call
 	fails  int            // calls until one fails, 0 for never
+	leave  func()         // what the caller does during each change; nil for nothing
+	gone   []string       // that were canceled or deleted
+}
+
+// changing is what every change does first.
+func (l *large) changing(ctx context.Context) error {
+	if l.leave != nil {
+		l.leave()
+	}
+	return ctx.Err()
 }
 
 func (l *large) Notify(context.Context) error { return nil }
@@ -47,7 +57,22 @@ func (l *large) JobDocuments(_ context.Context, _, _ string, p taskstore.Page) (
 	return l.docs[from:to], fmt.Sprint(to), nil
 }
 
-func (l *large) Reparse(_ context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, _ string) error {
+func (l *large) CloseJob(ctx context.Context, _, _ string) error { return l.changing(ctx) }
+
+func (l *large) CancelDocuments(ctx context.Context, _ string, ids []string) (taskstore.CancelReceipt, error) {
+	l.gone = append(l.gone, ids...)
+	return taskstore.CancelReceipt{Documents: len(ids)}, l.changing(ctx)
+}
+
+func (l *large) DeleteDocuments(ctx context.Context, _ string, ids []string) (taskstore.DeleteReceipt, error) {
+	l.gone = append(l.gone, ids...)
+	return taskstore.DeleteReceipt{}, l.changing(ctx)
+}
+
+func (l *large) Reparse(ctx context.Context, job sheaf.Job, docs []taskstore.ReparseDocument, _ string) error {
+	if err := l.changing(ctx); err != nil {
+		return err
+	}
 	if l.fails--; l.fails == 0 {
 		return sheaf.ErrUnavailable
 	}
@@ -104,6 +129,43 @@ func TestRetryOfALargeJobIsWhole(t *testing.T) {
 		}
 		if l.job.Requester != "night shift" || len(l.job.Files) == 0 || l.job.Files[0] != "1.pdf" {
 			t.Errorf("begun by %+v", l.job)
+		}
+	}
+}
+
+// A change of many documents is whole even if its caller does not wait for its end.
+func TestBulkChangesGoOnWhenTheCallerLeaves(t *testing.T) {
+	defer func(n int) { rerunSlice = n }(rerunSlice)
+	rerunSlice = 10
+	for name, change := range map[string]func(ctx context.Context, s *Service) error{
+		"retry": func(ctx context.Context, s *Service) error {
+			_, err := s.Retry(ctx, "t", "old", RetryAll, Origin{Key: "k"})
+			return err
+		},
+		"cancel of a job": func(ctx context.Context, s *Service) error {
+			_, err := s.CancelJob(ctx, "t", "old")
+			return err
+		},
+		"cancel": func(ctx context.Context, s *Service) error {
+			_, err := s.Cancel(ctx, "t", make([]string, 2500))
+			return err
+		},
+		"delete": func(ctx context.Context, s *Service) error {
+			_, err := s.Delete(ctx, "t", make([]string, 2500))
+			return err
+		},
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		l := &large{begun: map[string]int{}, leave: leave}
+		for i := range 2500 {
+			l.docs = append(l.docs, sheaf.Document{ID: fmt.Sprint(i), Name: "a.pdf", JobID: "old", State: sheaf.DocRunning})
+			if name == "retry" {
+				l.docs[i].State = sheaf.DocFailed
+			}
+		}
+		s := &Service{Catalog: l, Queue: l, Log: slog.New(slog.DiscardHandler)}
+		if err := change(ctx, s); err != nil || len(l.begun)+len(l.gone) != 2500 {
+			t.Errorf("%s: of 2500 documents %d are changed: %v", name, len(l.begun)+len(l.gone), err)
 		}
 	}
 }

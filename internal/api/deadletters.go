@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"sheaf"
+	"sheaf/ingest"
 	"sheaf/taskstore"
 )
 
@@ -48,6 +49,8 @@ type CleanUpRequest struct {
 // /v1/admin for all tenants.
 func (s *Server) deadLetterRoutes() {
 	retry := func(ctx context.Context, tenantID string, f taskstore.DeadLetterFilter) (*output[Count], error) {
+		ctx, cancel := ingest.Lasting(ctx)
+		defer cancel()
 		n, err := s.cfg.Catalog.RetryDead(ctx, tenantID, f)
 		if err == nil && n > 0 && !f.DryRun {
 			s.cfg.Ingest.Wake(ctx)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"sheaf/ingest"
 	"sheaf/internal/watch"
 	"sheaf/taskstore"
 )
@@ -61,6 +62,8 @@ func (s *Server) facetRoutes() {
 			}
 			return &output[Tagged]{Tagged{counts.Documents}}, nil
 		}
+		ctx, cancel := ingest.Lasting(ctx)
+		defer cancel()
 		n, err := s.cfg.Catalog.TagDocuments(ctx, ds.TenantID, f, strings.TrimSpace(in.Body.Tag))
 		return &output[Tagged]{Tagged{n}}, err
 	})
