@@ -35,6 +35,7 @@ const (
 	crowd        = 5               // readers of a snapshot per second beyond which they share a slightly older one
 	restFactor   = 20              // a widely shared snapshot is being read for at most a twentieth of the time
 	maxRest      = 5 * time.Second
+	maxLag       = 3 * maxRest            // age at which one that lags is reread even if others take their share
 	perReader    = 100 * time.Millisecond // that each reader per second adds to the age at which a crowd's snapshot is reread
 	maxCrowdRest = 3 * time.Second
 	shareFactor  = 20                     // all of these together for at most a twentieth of the time
@@ -102,7 +103,7 @@ func (h *Hub) Changed(tenantID, jobID string) {
 
 // Read returns a snapshot that includes everything in the log at the time of the
 // call, unless many read it at once, which then needs no statement, or the scope may
-// lag: then it may be older, within maxRest. lag is the age of one that may lack
+// lag: then it may be older, by maxLag at most. lag is the age of one that may lack
 // changes, 0 for others. read is called if there is none, by one caller at a time.
 func (h *Hub) Read(ctx context.Context, scope Scope, read func(context.Context) (any, error)) (_ *Snapshot, lag time.Duration, _ error) {
 	x := h.entry(scope)
@@ -197,7 +198,11 @@ func (h *Hub) snapshot(ctx context.Context, scope Scope, fresh bool, read func(c
 			rest = max(rest, pace)
 		}
 		if !touched || !fresh || x.crowded() || lags {
-			if again := max(rest-age, shared.Sub(now)); again > 0 {
+			others := shared.Sub(now) // until they have had their share
+			if lags {
+				others = min(others, maxLag-age)
+			}
+			if again := max(rest-age, others); again > 0 {
 				if !touched {
 					again = 0
 				}

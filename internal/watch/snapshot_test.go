@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,6 +167,29 @@ func TestCostlySnapshotsMayLag(t *testing.T) {
 		read(6, false)
 		l.add("t", "a")
 		read(7, false)
+	})
+}
+
+// Snapshots that lag wait for each other, but none for long: here one is read for the
+// first time, which does not wait, whenever the other might be read again.
+func TestLagIsBounded(t *testing.T) {
+	follow(t, &log{}, Config{}, func(t *testing.T, h *Hub) {
+		c := &counted{takes: time.Second}
+		for n := range 60 {
+			h.mu.Lock()
+			h.touch(taskstore.EventScope{TenantID: "t"})
+			h.mu.Unlock()
+			s, _, err := h.Read(t.Context(), Scope{TenantID: "t", MayLag: true}, c.read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if age := time.Since(s.At); age > maxLag+c.takes {
+				t.Fatalf("a snapshot is %v old", age)
+			}
+			if _, _, err := h.Read(t.Context(), Scope{TenantID: "t", MayLag: true, What: fmt.Sprint(n)}, c.read); err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 }
 
