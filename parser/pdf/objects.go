@@ -334,6 +334,9 @@ func (o *objects) object(number int) (types.Object, error) {
 
 // indirect reads "12 0 obj …" at an offset; a number of -1 accepts any.
 func (o *objects) indirect(offset, number int) (types.Object, error) {
+	if offset > len(o.file) { // cut off, or the table is damaged
+		return nil, errUnusual
+	}
 	p := scanner{text: o.file, at: offset, names: o.names}
 	n, ok1 := p.number()
 	_, ok2 := p.number()

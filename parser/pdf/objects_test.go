@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -146,6 +147,24 @@ func TestObjectsAreBounded(t *testing.T) {
 		b := []byte("%PDF-1.5\n" + table + "startxref\n9\n%%EOF")
 		if o, err := openObjects(bytes.NewReader(b), int64(len(b))); err == nil {
 			t.Errorf("%s lists %d objects", name, len(o.places))
+		}
+	}
+}
+
+// A table can place an object after the end of the file, if that was cut off or put
+// together from parts.
+func TestObjectsPlacedAfterTheEndAreRefused(t *testing.T) {
+	sound := enginetest.File{Pages: []enginetest.Page{{Content: "q"}}}.Bytes()
+	entries := regexp.MustCompile(`(?m)^\d{10} \d{5} n`)
+	found := entries.FindAllIndex(sound, -1)
+	if len(found) < 3 {
+		t.Fatalf("the file has %d objects", len(found))
+	}
+	for _, at := range found {
+		b := slices.Clip(slices.Clone(sound))
+		copy(b[at[0]:], "0000008064")
+		if in, err := inspectSound(bytes.NewReader(b), int64(len(b))); err == nil {
+			t.Errorf("with an object after the end it has %d pages", len(in.pages))
 		}
 	}
 }
