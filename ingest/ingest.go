@@ -69,9 +69,21 @@ const bulkTime = 30 * time.Minute
 
 // Lasting returns the context of a change of many documents. It goes on when its
 // caller leaves, or a proxy does not wait any longer: otherwise a part of it would be
-// done, and nobody be told which.
+// done, and nobody be told which. It ends with ctx for any other cause, such as the
+// server's stop.
 func Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), bulkTime)
+	timed, end := context.WithTimeout(context.WithoutCancel(ctx), bulkTime)
+	lasting, cancel := context.WithCancelCause(timed)
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			cancel(cause)
+		}
+	})
+	return lasting, func() {
+		stop()
+		cancel(nil)
+		end()
+	}
 }
 
 // Origin says which request asked for something.
@@ -928,6 +940,8 @@ func (s *Service) DeleteDataset(ctx context.Context, tenantID, id string) (tasks
 
 // Pause holds or frees what a scope has pending.
 func (s *Service) Pause(ctx context.Context, tenantID string, scope taskstore.PauseScope, paused bool) (int, error) {
+	ctx, cancel := Lasting(ctx)
+	defer cancel()
 	n, err := s.Catalog.SetPaused(ctx, tenantID, scope, paused)
 	if err == nil && !paused {
 		s.Wake(ctx)

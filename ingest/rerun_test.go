@@ -23,7 +23,7 @@ type large struct {
 	atOnce int            // documents of the largest call
 	fails  int            // calls until one fails, 0 for never
 	leave  func()         // what the caller does during each change; nil for nothing
-	gone   []string       // that were canceled or deleted
+	gone   []string       // that were canceled, resumed or deleted
 }
 
 // changing is what every change does first.
@@ -62,6 +62,13 @@ func (l *large) CloseJob(ctx context.Context, _, _ string) error { return l.chan
 func (l *large) CancelDocuments(ctx context.Context, _ string, ids []string) (taskstore.CancelReceipt, error) {
 	l.gone = append(l.gone, ids...)
 	return taskstore.CancelReceipt{Documents: len(ids)}, l.changing(ctx)
+}
+
+func (l *large) SetPaused(ctx context.Context, _ string, _ taskstore.PauseScope, _ bool) (int, error) {
+	for _, d := range l.docs {
+		l.gone = append(l.gone, d.ID)
+	}
+	return len(l.docs), l.changing(ctx)
 }
 
 func (l *large) DeleteDocuments(ctx context.Context, _ string, ids []string) (taskstore.DeleteReceipt, error) {
@@ -150,6 +157,10 @@ func TestBulkChangesGoOnWhenTheCallerLeaves(t *testing.T) {
 			_, err := s.Cancel(ctx, "t", make([]string, 2500))
 			return err
 		},
+		"resume": func(ctx context.Context, s *Service) error {
+			_, err := s.Pause(ctx, "t", taskstore.PauseScope{JobID: "old"}, false)
+			return err
+		},
 		"delete": func(ctx context.Context, s *Service) error {
 			_, err := s.Delete(ctx, "t", make([]string, 2500))
 			return err
@@ -167,6 +178,19 @@ func TestBulkChangesGoOnWhenTheCallerLeaves(t *testing.T) {
 		if err := change(ctx, s); err != nil || len(l.begun)+len(l.gone) != 2500 {
 			t.Errorf("%s: of 2500 documents %d are changed: %v", name, len(l.begun)+len(l.gone), err)
 		}
+	}
+}
+
+// A server that stops does not wait for it.
+func TestBulkChangesEndWithTheServer(t *testing.T) {
+	stopping := errors.New("the server is stopping")
+	ctx, cut := context.WithCancelCause(t.Context())
+	lasting, cancel := Lasting(ctx)
+	defer cancel()
+	cut(stopping)
+	<-lasting.Done()
+	if err := context.Cause(lasting); !errors.Is(err, stopping) {
+		t.Errorf("ended for %v", err)
 	}
 }
 

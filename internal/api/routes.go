@@ -106,7 +106,7 @@ type output[T any] struct{ Body T }
 type tagged[T any] struct {
 	Status int
 	ETag   string `header:"ETag"`
-	Age    int    `header:"Age" doc:"seconds since the answer was read, if it may lack newer changes since many read it, or it takes long to read; at most a few"`
+	Age    int    `header:"Age" doc:"seconds since the answer was read, at most 15, if many share it or it takes long to read, so that it may lack newer changes; otherwise 0"`
 	Body   T
 }
 

@@ -410,12 +410,12 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 		if k.cfg.Ran != nil {
 			k.cfg.Ran(l.name, took)
 		}
-		wait := jitter(l.every)
+		wait, changes := jitter(l.every), changed
 		if err != nil && ctx.Err() == nil {
 			l.counts.Failed.Add(1)
 			k.cfg.Log.Warn("keeper loop failed; retrying", "loop", l.name, "error", err)
 		} else if n >= batch {
-			wait = 20 * time.Millisecond
+			wait, changes = 20*time.Millisecond, nil // a backlog is not drained at the pace of following changes
 		}
 		// A window that runs empty is refilled in time, but running takes at most half
 		// of the time.
@@ -426,14 +426,10 @@ func (k *Keeper) run(ctx context.Context, l *loop, changed <-chan struct{}) {
 				wait = min(wait, limit)
 			}
 		}
-		more := changed
-		if err == nil && n >= batch {
-			more = nil // a backlog, which is not drained in a fifth of the time
-		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-more:
+		case <-changes:
 			timer.Stop()
 			took -= min(took, (time.Since(begun)-took)/4) // time already waited counts: after a quiet time a run follows soon
 			// Changes come in bursts; a short wait lets one run see them all. It grows

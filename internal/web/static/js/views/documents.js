@@ -680,8 +680,9 @@ export async function view({ root, params, query, signal }) {
         const page = await get(listing("", 100), signal);
         if (mine === version) merge(page);
       }
-      if (Date.now() - summed < sumsEvery) later();
-      await Promise.all([showActive(), Date.now() - summed < sumsEvery ? null : refreshDataset(), readFacets(version)]);
+      const due = Date.now() - summed >= sumsEvery;
+      if (!due) later();
+      await Promise.all([showActive(), due && refreshDataset(), readFacets(version)]);
       render();
     } catch (e) {
       if (aborted(e)) return;
