@@ -355,7 +355,11 @@ func readReports(b []byte) (out []report) {
 		flags := num()
 		r.decided, r.decision.Bold, r.decision.Mono, r.bold, r.mono = flags&1 > 0, flags&2 > 0, flags&4 > 0, flags&8 > 0, flags&16 > 0
 		r.Quarters, r.Dropped[0], r.Dropped[1], r.least, r.most = num(), num(), num(), num(), num()
-		for n := num(); n > 0 && ok; n-- {
+		sizes := num()
+		if sizes > 0 {
+			r.sizes = make([]sizeFact, 0, min(sizes, maxSizes))
+		}
+		for ; sizes > 0 && ok; sizes-- {
 			s := sizeFact{num(), num(), num(), num()}
 			s.quarters = min(s.quarters, mostQuarters)
 			r.sizes = append(r.sizes, s)

@@ -745,14 +745,16 @@ type body struct {
 
 func bodyOf(pages []*facts) body {
 	var by [mostQuarters + 1]sizeFact
+	from, to := mostQuarters, 0 // the sizes there are, of many that are not
 	for _, f := range pages {
 		for _, n := range f.sizes {
 			k := &by[n.quarters]
 			k.chars, k.bold, k.mono = k.chars+n.chars, k.bold+n.bold, k.mono+n.mono
+			from, to = min(from, n.quarters), max(to, n.quarters)
 		}
 	}
 	best, most := 0, 0
-	for k := 1; k < len(by)-1; k++ {
+	for k := max(from-1, 1); k <= min(to+1, mostQuarters-1); k++ {
 		if n := by[k-1].chars + 2*by[k].chars + by[k+1].chars; n > most {
 			best, most = k, n
 		}

@@ -36,33 +36,30 @@ func arrayOf(r resolver, o types.Object) types.Array {
 // engine reads would give a changed page the result of the old one.
 type objects struct {
 	file    []byte
-	done    func()  // releases the file; nil if there is nothing to release
-	places  []place // by object number
-	known   []known // by object number
-	packs   map[int]*pack
+	done    func()         // releases the file; nil if there is nothing to release
+	places  []place        // by object number
+	known   []known        // by object number
+	packs   map[int][]byte // texts of the object streams (ISO 32000-1, 7.5.7); nil while one is being read
 	names   map[string]seenName
 	trailer types.Dict
 	zlib    io.ReadCloser // reused through Reset
+	scratch bytes.Buffer  // what it returns
 	bytes   int           // decompressed, and parsed from decompressed data
 	err     error         // of an object that could not be read
 }
 
-// place is the location of an object: an offset in the file, or an object stream.
+// place is the location of an object: an offset in the file, or in the text of an
+// object stream.
 type place struct {
-	offset, stream int
-	listed         bool // listed in the table, if only as unused
+	offset int  // of an object in a stream: 0 until the stream is read
+	stream int  // number of the object stream; 0 if it is in none
+	listed bool // listed in the table, if only as unused
 }
 
 // known is an object that has been read or is being read.
 type known struct {
 	object types.Object
 	begun  bool
-}
-
-// pack is an object stream (ISO 32000-1, 7.5.7).
-type pack struct {
-	text    []byte
-	offsets map[int]int // by object number
 }
 
 var errUnusual = errors.New("the file's structure is unusual")
@@ -88,7 +85,7 @@ const mappedBytes = 256 << 10
 
 // openObjects reads the cross-reference table. The caller must call close.
 func openObjects(r io.ReaderAt, size int64) (*objects, error) {
-	o := &objects{places: make([]place, 0, min(size/bytesAnObject, maxObjects/16)), packs: map[int]*pack{}, names: map[string]seenName{}}
+	o := &objects{places: make([]place, 0, min(size/bytesAnObject, maxObjects/16)), packs: map[int][]byte{}, names: map[string]seenName{}}
 	if f, is := r.(*os.File); is && size >= mappedBytes {
 		o.file, o.done = mapped(f, size)
 	}
@@ -312,17 +309,16 @@ func (o *objects) object(number int) (types.Object, error) {
 	at := o.place(number)
 	switch {
 	case at.stream > 0:
-		p, err := o.pack(at.stream)
+		text, err := o.pack(at.stream)
 		if err != nil {
 			return nil, err
 		}
-		offset, ok := p.offsets[number]
-		if !ok {
+		if at = o.place(number); at.offset == 0 {
 			return nil, errUnusual
 		}
-		s := scanner{text: p.text, at: offset, names: o.names}
+		s := scanner{text: text, at: at.offset, names: o.names}
 		v, err := s.value(0)
-		if o.bytes += s.at - offset; o.bytes > maxUnpacked { // objects may overlap
+		if o.bytes += s.at - at.offset; o.bytes > maxUnpacked { // objects may overlap
 			return nil, errUnusual
 		}
 		return v, err
@@ -384,15 +380,16 @@ func (o *objects) stream(d types.Dict, at int) (types.Object, error) {
 	return types.StreamDict{Dict: d, Raw: o.file[at : at+int(n)]}, nil
 }
 
-func (o *objects) pack(number int) (*pack, error) {
-	if p := o.packs[number]; p != nil {
-		return p, nil
+// pack returns the text of an object stream, and locates the objects in it.
+func (o *objects) pack(number int) ([]byte, error) {
+	if text, begun := o.packs[number]; begun {
+		return text, nil
 	}
 	at := o.place(number)
-	if at.offset == 0 { // an object stream cannot be inside another
+	if at.offset == 0 || at.stream > 0 { // an object stream cannot be inside another
 		return nil, errUnusual
 	}
-	o.packs[number] = &pack{} // for references back to it
+	o.packs[number] = nil // for references back to it
 	v, err := o.indirect(at.offset, number)
 	s, ok := v.(types.StreamDict)
 	if err != nil || !ok {
@@ -400,23 +397,27 @@ func (o *objects) pack(number int) (*pack, error) {
 	}
 	count, ok1 := s.Dict["N"].(types.Integer)
 	first, ok2 := s.Dict["First"].(types.Integer)
-	p := &pack{}
-	if p.text, err = o.unpacked(s); err != nil || !ok1 || !ok2 {
+	text, err := o.unpacked(s)
+	if err != nil || !ok1 || !ok2 {
 		return nil, errUnusual
 	}
-	p.offsets = make(map[int]int, min(max(int(count), 0), len(p.text)))
-	head := scanner{text: p.text}
+	head := scanner{text: text}
 	for range int(count) {
 		n, ok1 := head.number()
 		offset, ok2 := head.number()
-		_, twice := p.offsets[n]
-		if offset += int(first); !ok1 || !ok2 || twice || offset < 0 || offset >= len(p.text) {
+		if offset += int(first); !ok1 || !ok2 || offset <= 0 || offset >= len(text) {
 			return nil, errUnusual
 		}
-		p.offsets[n] = offset
+		if o.place(n).stream != number {
+			continue // replaced by a newer version of the object
+		}
+		if o.places[n].offset > 0 {
+			return nil, errUnusual // readers differ in which one they use
+		}
+		o.places[n].offset = offset
 	}
-	o.packs[number] = p
-	return p, nil
+	o.packs[number] = text
+	return text, nil
 }
 
 // inflated decompresses b with zlib.
@@ -430,17 +431,13 @@ func (o *objects) inflated(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, errUnusual
 	}
-	var text bytes.Buffer
-	text.Grow(min(inflation*len(b), maxUnpacked-o.bytes) + bytes.MinRead)
-	_, err = text.ReadFrom(io.LimitReader(o.zlib, int64(maxUnpacked-o.bytes+1)))
-	if o.bytes += text.Len(); err != nil || o.bytes > maxUnpacked {
+	o.scratch.Reset()
+	_, err = o.scratch.ReadFrom(io.LimitReader(o.zlib, int64(maxUnpacked-o.bytes+1)))
+	if o.bytes += o.scratch.Len(); err != nil || o.bytes > maxUnpacked {
 		return nil, errUnusual
 	}
-	return text.Bytes(), nil
+	return bytes.Clone(o.scratch.Bytes()), nil
 }
-
-// inflation is the usual decompression ratio of a file's structure.
-const inflation = 6
 
 // unpacked returns the data of a structural stream, which all producers compress
 // the same way.
@@ -532,6 +529,7 @@ const (
 	delimiters = "()<>[]{}/%"
 )
 
+// regular characters are all but spaces and delimiters.
 var regular = func() (r [256]bool) {
 	for c := range r {
 		r[c] = strings.IndexByte(spaces+delimiters, byte(c)) < 0
@@ -539,8 +537,9 @@ var regular = func() (r [256]bool) {
 	return r
 }()
 
+// space skips spaces and comments.
 func (s *scanner) space() {
-	for ; s.at < len(s.text); s.at++ {
+	for s.at < len(s.text) && !regular[s.text[s.at]] {
 		switch s.text[s.at] {
 		case 0, '\t', '\n', '\f', '\r', ' ':
 		case '%':
@@ -550,6 +549,7 @@ func (s *scanner) space() {
 		default:
 			return
 		}
+		s.at++
 	}
 }
 
@@ -565,20 +565,19 @@ func (s *scanner) token() []byte {
 
 // word reads a keyword, or consumes nothing if another comes next.
 func (s *scanner) word(w string) bool {
-	before := *s
+	before := s.at
 	if string(s.token()) == w {
 		return true
 	}
-	*s = before
+	s.at = before
 	return false
 }
 
 // number reads an unsigned number, or consumes nothing.
 func (s *scanner) number() (n int, ok bool) {
-	before := *s
-	t := s.token()
-	if n, ok = natural(t); !ok {
-		*s = before
+	before := s.at
+	if n, ok = natural(s.token()); !ok {
+		s.at = before
 	}
 	return n, ok
 }
@@ -629,11 +628,11 @@ func (s *scanner) value(depth int) (types.Object, error) {
 	}
 	t := s.token()
 	if n, ok := natural(t); ok {
-		before := *s
+		before := s.at
 		if generation, ok := s.number(); ok && s.word("R") {
-			return *types.NewIndirectRef(n, generation), nil
+			return types.IndirectRef{ObjectNumber: types.Integer(n), GenerationNumber: types.Integer(generation)}, nil
 		}
-		*s = before
+		s.at = before
 		return types.Integer(n), nil
 	}
 	switch string(t) {
@@ -644,13 +643,18 @@ func (s *scanner) value(depth int) (types.Object, error) {
 	case "null":
 		return nil, nil
 	}
+	for _, c := range t {
+		if (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' {
+			return nil, errUnusual
+		}
+	}
 	if bytes.IndexByte(t, '.') < 0 { // errors are expensive, and most other numbers are fractions
 		if n, err := strconv.Atoi(string(t)); err == nil {
 			return types.Integer(n), nil
 		}
 	}
 	f, err := strconv.ParseFloat(string(t), 64)
-	if err != nil || bytes.ContainsAny(t, "eEnNxXpP_") {
+	if err != nil {
 		return nil, errUnusual
 	}
 	return types.Float(f), nil

@@ -315,8 +315,14 @@ type hasher struct {
 	pageOf  map[int]int    // object number of a page → its index
 	pages   []uint64
 	scans   int
-	keys    []string // of the dictionaries being written, concatenated
-	text    []byte   // of a plain value
+	written []byte  // of the object being hashed, not yet added to its digest
+	entries []entry // of the dictionaries being written, concatenated
+}
+
+// entry is one of a dictionary.
+type entry struct {
+	key   string
+	value types.Object
 }
 
 var (
@@ -347,17 +353,18 @@ func (h *hasher) tree(ref types.IndirectRef, in inherited, depth int) error {
 	}
 	kids, isNode := h.find(node, "Kids")
 	if !isNode {
-		d := xxhash.New()
+		var d xxhash.Digest
+		d.Reset()
 		contents, _ := h.find(node, "Contents")
 		unit, _ := h.find(node, "UserUnit")
 		for _, o := range []types.Object{contents, in.resources, in.media, in.crop, in.rotate, unit} {
-			h.write(d, o, 0)
+			h.write(&d, o, 0)
 		}
 		if resources := dictOf(h.objects, in.resources); len(dictOf(h.objects, resources["Font"])) == 0 && len(dictOf(h.objects, resources["XObject"])) > 0 {
 			h.scans++
 		}
 		h.pageOf[number] = len(h.pages)
-		h.pages = append(h.pages, d.Sum64())
+		h.pages = append(h.pages, h.sum(&d))
 		return nil
 	}
 	list := arrayOf(h.objects, kids)
@@ -386,84 +393,99 @@ func (h *hasher) find(d types.Dict, key string) (v types.Object, ok bool) {
 	return d.Find(key)
 }
 
+// maxWritten is the number of bytes that are kept to add them to a digest at once.
+const maxWritten = 4 << 10
+
+// flush adds what was written to a digest.
+func (h *hasher) flush(d *xxhash.Digest) {
+	_, _ = d.Write(h.written) // a Digest never fails
+	h.written = h.written[:0]
+}
+
+func (h *hasher) sum(d *xxhash.Digest) uint64 {
+	h.flush(d)
+	return d.Sum64()
+}
+
 // write adds an object to a hash, each kind under its own letter so that no two
 // different objects hash the same input.
 func (h *hasher) write(d *xxhash.Digest, o types.Object, depth int) {
-	tag := func(kind byte, s string) {
-		var b [9]byte
-		b[0] = kind
-		binary.LittleEndian.PutUint64(b[1:], uint64(len(s)))
-		_, _ = d.Write(b[:]) // a Digest never fails
-		_, _ = d.WriteString(s)
-	}
-	sum := func(kind byte, n uint64) {
-		var b [17]byte
-		b[0] = kind
-		binary.LittleEndian.PutUint64(b[1:], 8)
-		binary.LittleEndian.PutUint64(b[9:], n)
-		_, _ = d.Write(b[:])
+	if len(h.written) > maxWritten {
+		h.flush(d)
 	}
 	if depth > maxHashDepth {
-		tag('X', "")
+		h.tag('X', "")
 		return
-	}
-	dict := func(m types.Dict) {
-		from := len(h.keys)
-		for k := range m {
-			h.keys = append(h.keys, k)
-		}
-		keys := h.keys[from:]
-		slices.Sort(keys)
-		defer func() { h.keys = h.keys[:from] }()
-		for _, k := range keys {
-			switch k {
-			case "Parent", "StructParent", "StructParents", "Length", "LastModified", "PieceInfo", "Metadata", "OC", "OCGs":
-				continue // says where the object is or who wrote it, not what it shows
-			}
-			tag('k', k)
-			h.write(d, m[k], depth+1)
-		}
 	}
 	switch v := o.(type) {
 	case nil:
-		tag('0', "")
+		h.tag('0', "")
 	case types.IndirectRef:
 		number := v.ObjectNumber.Value()
 		content, known := h.memo[number]
 		if !known {
 			h.memo[number] = 0 // a cycle ends here
-			inner := xxhash.New()
 			target, err := h.objects.Dereference(v)
 			if err != nil {
 				target = nil
 			}
-			h.write(inner, target, depth+1)
-			content = inner.Sum64()
+			h.flush(d)
+			var inner xxhash.Digest
+			inner.Reset()
+			h.write(&inner, target, depth+1)
+			content = h.sum(&inner)
 			h.memo[number] = content
 		}
-		sum('r', content)
+		h.number('r', content)
 	case types.Dict:
-		tag('d', "")
-		dict(v)
-		tag('e', "")
+		h.tag('d', "")
+		h.dict(d, v, depth)
+		h.tag('e', "")
 	case types.StreamDict:
-		tag('s', "")
-		dict(v.Dict)
-		sum('b', xxhash.Sum64(v.Raw))
+		h.tag('s', "")
+		h.dict(d, v.Dict, depth)
+		h.number('b', xxhash.Sum64(v.Raw))
 	case types.Array:
-		tag('a', "")
+		h.tag('a', "")
 		for _, e := range v {
 			h.write(d, e, depth+1)
 		}
-		tag('z', "")
+		h.tag('z', "")
 	default:
-		h.text = plain(h.text[:0], v)
-		var b [9]byte
-		b[0] = 'v'
-		binary.LittleEndian.PutUint64(b[1:], uint64(len(h.text)))
-		_, _ = d.Write(b[:])
-		_, _ = d.Write(h.text)
+		h.written = append(h.written, 'v', 0, 0, 0, 0, 0, 0, 0, 0)
+		from := len(h.written)
+		h.written = plain(h.written, v)
+		binary.LittleEndian.PutUint64(h.written[from-8:], uint64(len(h.written)-from))
 	}
+}
+
+// dict adds the entries of a dictionary in the order of their keys, without those
+// that say where an object is or who wrote it, not what it shows.
+func (h *hasher) dict(d *xxhash.Digest, m types.Dict, depth int) {
+	from := len(h.entries)
+	for k, v := range m {
+		switch k {
+		case "Parent", "StructParent", "StructParents", "Length", "LastModified", "PieceInfo", "Metadata", "OC", "OCGs":
+		default:
+			h.entries = append(h.entries, entry{k, v})
+		}
+	}
+	slices.SortFunc(h.entries[from:], func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	for i, n := from, len(h.entries); i < n; i++ {
+		e := h.entries[i] // which may move when more are added
+		h.tag('k', e.key)
+		h.write(d, e.value, depth+1)
+	}
+	clear(h.entries[from:])
+	h.entries = h.entries[:from]
+}
+
+func (h *hasher) tag(kind byte, s string) {
+	h.written = append(binary.LittleEndian.AppendUint64(append(h.written, kind), uint64(len(s))), s...)
+}
+
+func (h *hasher) number(kind byte, n uint64) {
+	h.written = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(append(h.written, kind), 8), n)
 }
 
 // plain appends a value with its type. fmt's "%T %v" is slow for the most common
