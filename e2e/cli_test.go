@@ -405,24 +405,26 @@ func TestStopWatching(t *testing.T) {
 	}
 }
 
-// Ctrl-C during the upload says what is stored; the same command again sends
-// the rest and makes one job of all.
+// Ctrl-C during the upload says what is stored and what has begun; the same command
+// again sends the rest and makes one job of all.
 func TestStopUploading(t *testing.T) {
 	s := start(t, nil)
 	dir := t.TempDir()
 	put(t, dir, "a.md", []byte("# Small\n\nIt is stored.\n"))
 	put(t, dir, "b.trial", largeTrial(7, 20<<20))
 	p := cutAfter(t, strings.TrimPrefix(s.base, "http://"))
-	p.Set(proxy.Delay, 10*time.Millisecond)
+	p.Set(proxy.Delay, 30*time.Millisecond)
 	args := []string{"--server", p.Addr(), "ingest", "--parser-config", trialSettings, "--wait=false", dir}
 	interrupt := spawned(t, args...)
 	var list api.List[api.UploadStatus]
-	waitFor(t, "the small file, and some of the large one", func() bool {
+	var jobs api.List[sheaf.Job]
+	waitFor(t, "the small file to be read, and some of the large one", func() bool {
 		s.get("/v1/datasets/default/uploads", &list)
-		return len(list.Items) == 2 && slices.ContainsFunc(list.Items, func(u api.UploadStatus) bool { return u.Complete }) && s.stored("default") > 1000
+		s.get("/v1/jobs", &jobs)
+		return len(list.Items) == 2 && s.stored("default") > 1000 && len(jobs.Items) == 1 && jobs.Items[0].Documents.ByState[sheaf.DocSucceeded] == 1
 	})
 	o := interrupt()
-	if o.code != exitInterrupted || !strings.Contains(o.err, "1 of 2 files are stored at the server until 20") || !strings.Contains(o.err, "Run the same command again to resume") {
+	if o.code != exitInterrupted || !strings.Contains(o.err, "1 of 2 files are stored at the server, 1 of them in job "+jobs.Items[0].ID+". Run the same command again before 20") {
 		t.Fatalf("it ends with %d: %s", o.code, o.err)
 	}
 	p.Set(proxy.Pass, 0)
@@ -434,9 +436,15 @@ func TestStopUploading(t *testing.T) {
 	if len(list.Items) != 2 {
 		t.Errorf("%d uploads were made of two files", len(list.Items))
 	}
-	var jobs api.List[sheaf.Job]
-	if s.get("/v1/jobs", &jobs); len(jobs.Items) != 1 || jobs.Items[0].Documents.Total != 2 {
+	jobs = api.List[sheaf.Job]{}
+	if s.get("/v1/jobs", &jobs); len(jobs.Items) != 1 || jobs.Items[0].Documents.Total != 2 || !jobs.Items[0].OpenUntil.IsZero() {
 		t.Errorf("the jobs: %+v", jobs.Items)
+	}
+	if o := (typed{ctx: t.Context()}).run(args...); o.code != 0 || strings.Contains(o.err, "earlier run") { // which ended
+		t.Errorf("a third time it ends with %d: %s%s", o.code, o.out, o.err)
+	}
+	if s.get("/v1/jobs", &jobs); len(jobs.Items) != 2 {
+		t.Errorf("%d jobs after a command that ended was repeated", len(jobs.Items))
 	}
 }
 

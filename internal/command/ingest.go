@@ -50,15 +50,15 @@ func (g *global) ingestCommand() *cobra.Command {
 		Args: needs(1, -1, "a file, a folder, an address or - for standard input"),
 		Long: `Uploads files, the files of folders, documents behind addresses and, as "-",
 standard input, and follows them until they are searchable. Everything that one
-command uploads is one job.
+command uploads is one job, or a few if there are more than 10,000 files.
 
 Uploads resume after a dropped connection, also when the command was stopped:
 run it again. Of folders, hidden files and links to folders are left out; links
 to files are followed. The dataset "default" always exists; any other must exist
 or be made with --create.
 
-Ctrl-C during the upload keeps what is stored; Ctrl-C afterwards stops watching,
-and the server goes on. Ends with exit code 3 when some documents failed.`,
+Files are read while others are being uploaded. Ctrl-C during the upload keeps
+what is stored; Ctrl-C afterwards stops watching, and the server goes on. Ends with exit code 3 when some documents failed.`,
 		Example: `  sheaf ingest ~/Documents                        # a folder with everything in it
   sheaf ingest -d contracts --create *.pdf        # into a new dataset
   sheaf ingest ~/Documents --include '*.pdf' --exclude drafts
@@ -127,7 +127,7 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 		return g.previewIngest(ctx, c, some, fields)
 	}
 	begun := time.Now()
-	d, ids, err := c.deliver(ctx, g.dataset, some.files, fields, g.bar())
+	d, err := c.deliver(ctx, g.dataset, some.files, fields, o.job, o.notBefore.query(), g.bar())
 	if err != nil {
 		if isA[interrupted](context.Cause(ctx)) {
 			return cured(errors.New("stopped while uploading"), "%s", d.waiting())
@@ -140,20 +140,7 @@ func (g *global) ingest(ctx context.Context, o ingestOptions, args []string) err
 	if n := int(d.resumed.Load()); n > 0 {
 		g.note("%s had been stored by an earlier run and not sent again.", count(n, "file"))
 	}
-	out := &ingested{Dataset: g.dataset, Rejected: d.rejected, Unread: append(some.unread, d.unread...), page: c.base, flag: g.inDataset(), files: len(some.files) + len(some.unread), bytes: d.total, begun: begun}
-	// Find out whether the jobs exist even after Ctrl-C; this is short.
-	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
-	answers, err := c.submitUploads(sctx, g.dataset, o.job, ids, o.notBefore.query())
-	cancel()
-	for _, a := range answers {
-		out.Rejected = append(out.Rejected, a.Rejected...)
-		if a.Job != nil {
-			out.Jobs = append(out.Jobs, a.Job)
-		}
-	}
-	if err != nil {
-		return cured(err, "%s", d.waiting())
-	}
+	out := &ingested{Dataset: g.dataset, Jobs: d.jobs.answer, Rejected: append(d.rejected, d.jobs.refuse...), Unread: append(some.unread, d.unread...), page: c.base, flag: g.inDataset(), files: len(some.files) + len(some.unread), bytes: d.total, begun: begun}
 	for _, j := range out.Jobs {
 		if !j.NotBefore.IsZero() {
 			g.note("Job %s begins at %s.", j.ID, moment(j.NotBefore))

@@ -97,7 +97,7 @@ func (g *global) jobsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&requester, "requester", "", "only jobs that the key of this name asked for")
 	cmd.Flags().StringVar(&query, "query", "", "only jobs whose name, or one of their first two files, holds this text")
 	p.flags(cmd, 50, "jobs")
-	cmd.AddCommand(g.jobCancel(), g.jobHold("pause", "Hold a job's queued work"), g.jobHold("resume", "Free a job's queued work"))
+	cmd.AddCommand(g.jobCancel(), g.jobClose(), g.jobHold("pause", "Hold a job's queued work"), g.jobHold("resume", "Free a job's queued work"))
 	return cmd
 }
 
@@ -217,6 +217,24 @@ func (g *global) jobCancel() *cobra.Command {
 	}
 	sure.dryFlag(cmd)
 	return cmd
+}
+
+func (g *global) jobClose() *cobra.Command {
+	return &cobra.Command{
+		Use: "close JOB", Short: "Let an open job end with the files it has", Args: needs(1, 1, "a JOB"), ValidArgsFunction: g.jobIDs,
+		Example: "  sheaf jobs close JOB",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := g.client()
+			if err != nil {
+				return err
+			}
+			var job sheaf.Job
+			if err := c.call(cmd.Context(), http.MethodPost, "/v1/jobs/"+url.PathEscape(args[0])+":close", nil, &job); err != nil {
+				return noJob(err)
+			}
+			return g.done(job, "Job %s takes no more files; it ends with the %s it has.", job.ID, count(job.Documents.Total, "document"))
+		},
+	}
 }
 
 func (g *global) jobHold(verb, short string) *cobra.Command {

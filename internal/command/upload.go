@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,10 +40,11 @@ const (
 // delivery is the progress of one command's files to the server.
 type delivery struct {
 	client  *client
-	base    string                      // URL path of the dataset's uploads
-	fields  map[string]string           // settings for every file
-	known   map[string]api.UploadStatus // uploads of an earlier run, by fingerprint
+	base    string            // URL path of the dataset
+	fields  map[string]string // settings for every file
+	known   map[string]known  // uploads of an earlier run, by fingerprint
 	files   []source
+	jobs    submission
 	begun   time.Time
 	total   int64 // bytes of all files
 	sent    atomic.Int64
@@ -58,91 +57,163 @@ type delivery struct {
 	unread   []unread
 }
 
-// deliver uploads files, a few at a time. Each upload resumes after a dropped
-// connection, even in a later run of the command. It returns their ids in file
-// order, "" for those not accepted.
-func (c *client) deliver(ctx context.Context, dataset string, files []source, fields map[string]string, b *bar) (*delivery, []string, error) {
-	d := &delivery{client: c, base: "/v1/datasets/" + url.PathEscape(dataset) + "/uploads", fields: fields, files: files, begun: time.Now()}
+// known is what an earlier run of the command did with a file.
+type known struct {
+	api.UploadStatus
+	joined bool // it is part of a job that takes more files
+}
+
+// deliver uploads files, a few at a time, and submits them to a job while others are
+// being uploaded, so that reading begins at once. Each upload resumes after a dropped
+// connection, even in a later run of the command, and so does the job.
+func (c *client) deliver(ctx context.Context, dataset string, files []source, fields map[string]string, job, query string, b *bar) (*delivery, error) {
+	d := &delivery{client: c, base: "/v1/datasets/" + url.PathEscape(dataset), fields: fields, files: files, begun: time.Now()}
+	d.jobs = submission{client: c, base: d.base, name: job, query: query, room: make(chan struct{}, mostReady)}
 	for _, f := range files {
 		d.total += f.size
 	}
 	if err := d.recall(ctx); err != nil {
-		return d, nil, err
+		return d, err
 	}
-	ids := make([]string, len(files))
-	group, gctx := errgroup.WithContext(ctx)
+	sctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	group, gctx := errgroup.WithContext(sctx)
 	group.SetLimit(uploadsAtOnce)
-	shown := make(chan struct{})
-	stop := make(chan struct{})
-	go func() {
-		defer close(shown)
+	ended := make(chan struct{})
+	var beside sync.WaitGroup
+	beside.Go(func() {
 		for {
 			d.show(b)
 			select {
 			case <-time.After(200 * time.Millisecond):
-			case <-stop:
+			case <-ended:
 				b.end()
 				return
 			}
 		}
-	}()
+	})
+	beside.Go(func() {
+		if err := d.jobs.run(ctx, ended); err != nil {
+			stop(err)
+		}
+	})
 	for i, f := range files {
 		if gctx.Err() != nil {
 			break
 		}
-		group.Go(func() error {
-			id, err := d.bring(gctx, f)
-			if err != nil {
-				return err
-			}
-			ids[i] = id
-			return nil
-		})
+		group.Go(func() error { return d.bring(gctx, i, f) })
 	}
 	err := group.Wait()
-	close(stop)
-	<-shown
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	close(ended)
+	beside.Wait()
+	if sctx.Err() != nil { // interrupted, or nothing can be submitted
+		err = context.Cause(sctx)
 	}
-	return d, ids, err
+	if err != nil {
+		return d, err
+	}
+	return d, d.jobs.finish(ctx)
 }
 
-// recall finds what an earlier run of the command uploaded but did not submit.
+// fewFiles is up to how many files are looked for one by one among the uploads of
+// earlier runs.
+const fewFiles = 10
+
+// recall finds what an earlier run of the command uploaded, and the jobs that it left
+// open.
 func (d *delivery) recall(ctx context.Context) error {
-	d.known = map[string]api.UploadStatus{}
+	d.known = map[string]known{}
+	prints := map[string]bool{}
+	for _, f := range d.files {
+		if info, err := os.Stat(f.path); err == nil { // otherwise sending it says why
+			prints[pieceFingerprint(f.path, info, d.fields)] = true
+		}
+	}
+	note := func(list []api.UploadStatus) {
+		for _, u := range list {
+			if old, again := d.known[u.Fingerprint]; u.Hold && prints[u.Fingerprint] && (!again || old.CreatedAt.Before(u.CreatedAt)) {
+				d.known[u.Fingerprint] = known{UploadStatus: u}
+			}
+		}
+	}
+	if len(prints) <= fewFiles {
+		for print := range prints {
+			var list api.List[api.UploadStatus]
+			if err := d.client.call(ctx, http.MethodGet, d.base+"/uploads?fingerprint="+print, nil, &list); err != nil {
+				return err
+			}
+			note(list.Items)
+		}
+		return d.rejoin(ctx)
+	}
 	q := url.Values{"limit": {"1000"}}
 	for range mostFiles / 1000 {
 		var page api.List[api.UploadStatus]
-		if err := d.client.call(ctx, http.MethodGet, d.base+"?"+q.Encode(), nil, &page); err != nil {
+		if err := d.client.call(ctx, http.MethodGet, d.base+"/uploads?"+q.Encode(), nil, &page); err != nil {
 			return err
 		}
-		for _, u := range page.Items {
-			if u.Hold && u.JobID == "" && u.Fingerprint != "" {
-				d.known[u.Fingerprint] = u
-			}
-		}
+		note(page.Items)
 		if page.NextCursor == nil {
 			break
 		}
 		q.Set("cursor", *page.NextCursor)
+	}
+	return d.rejoin(ctx)
+}
+
+// rejoin goes on with the jobs that an earlier run opened and did not close. A file
+// that is part of another job was submitted by a run that ended, and is sent again.
+func (d *delivery) rejoin(ctx context.Context) error {
+	open := map[string]bool{}
+	for print, u := range d.known {
+		if u.JobID == "" {
+			continue
+		}
+		is, asked := open[u.JobID]
+		if !asked {
+			job, err := d.client.job(ctx, u.JobID, "")
+			if err != nil && !isMissing(err) {
+				return err
+			}
+			if is = err == nil && job.OpenUntil.After(time.Now()); is {
+				d.jobs.open = append(d.jobs.open, &openJob{job: job, files: job.Documents.Total, full: job.Documents.Total >= sheaf.MaxJobDocuments})
+			}
+			open[u.JobID] = is
+		}
+		if u.joined = is; is {
+			d.known[print] = u
+		} else {
+			delete(d.known, print)
+		}
 	}
 	return nil
 }
 
 // bring uploads one file. A file that cannot be read, or that the server rejects,
 // is recorded and does not stop the others.
-func (d *delivery) bring(ctx context.Context, f source) (id string, err error) {
-	up, err := d.send(ctx, f)
+func (d *delivery) bring(ctx context.Context, n int, f source) error {
+	select {
+	case d.jobs.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	up, joined, err := d.send(ctx, f)
+	if err != nil || joined {
+		<-d.jobs.room
+	}
 	if err == nil {
 		d.stored.Add(1)
+		if joined {
+			return nil
+		}
+		d.jobs.add(n, up.ID)
 		for at := up.ExpiresAt.Unix(); ; {
 			was := d.expires.Load()
 			if was != 0 && was <= at || d.expires.CompareAndSwap(was, at) {
 				break
 			}
 		}
-		return up.ID, nil
+		return nil
 	}
 	d.sent.Add(f.size)
 	if a, ok := errors.AsType[*answerError](err); ok {
@@ -151,17 +222,17 @@ func (d *delivery) bring(ctx context.Context, f source) (id string, err error) {
 			d.mu.Lock()
 			d.rejected = append(d.rejected, api.Rejected{Name: f.name, Failure: sheaf.Failure{Code: a.code, Message: strings.TrimSuffix(a.msg, " ("+a.code+")")}})
 			d.mu.Unlock()
-			return "", nil
+			return nil
 		}
-		return "", fmt.Errorf("%s: %w", f.name, err)
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		d.mu.Lock()
 		d.unread = append(d.unread, unreadFile(f.path, p))
 		d.mu.Unlock()
-		return "", nil
+		return nil
 	}
-	return "", fmt.Errorf("%s: %w", f.name, err)
+	return fmt.Errorf("%s: %w", f.name, err)
 }
 
 // show draws the progress of the files.
@@ -180,86 +251,51 @@ func (d *delivery) show(b *bar) {
 
 // waiting says what an unfinished delivery leaves on the server.
 func (d *delivery) waiting() string {
-	if d.stored.Load() == 0 {
+	stored, joined := int(d.stored.Load()), d.jobs.joined()
+	if stored == 0 && joined == 0 {
 		return "Nothing was stored and nothing was submitted."
 	}
-	return fmt.Sprintf("%s of %s are stored at the server until %s and not submitted yet. Run the same command again to resume; what is stored is not sent again.",
-		number(int(d.stored.Load())), count(len(d.files), "file"), time.Unix(d.expires.Load(), 0).Local().Format("2006-01-02 15:04"))
+	if joined == 0 {
+		return fmt.Sprintf("%s of %s are stored at the server until %s and not submitted yet. Run the same command again to resume; what is stored is not sent again.",
+			number(stored), count(len(d.files), "file"), clock(time.Unix(d.expires.Load(), 0)))
+	}
+	last := d.jobs.open[len(d.jobs.open)-1].job
+	return fmt.Sprintf("%s of %s are stored at the server, %s of them in %s. Run the same command again before %s to resume; what is stored is not sent again. `sheaf jobs close %s` ends the job with what it has, `sheaf jobs cancel %s` stops it.",
+		number(stored), count(len(d.files), "file"), number(min(joined, stored)), d.jobs.inWords(), clock(last.OpenUntil), last.ID, last.ID)
 }
 
-// submitUploads turns uploads into documents under one job, or as few as the server
-// allows. What exceeds one request is added to an open job, which is closed at the
-// end, even after an error: it then ends with what it has.
-func (c *client) submitUploads(ctx context.Context, dataset, name string, ids []string, query string) (answers []*api.SubmitAnswer, err error) {
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
-	for some := range slices.Chunk(ids, sheaf.MaxJobDocuments) {
-		answer, err := c.submitJob(ctx, dataset, name, some, query)
-		if answer != nil {
-			answers = append(answers, answer)
-		}
-		if err != nil {
-			return answers, err
-		}
-	}
-	return answers, nil
-}
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 
-func (c *client) submitJob(ctx context.Context, dataset, name string, ids []string, query string) (*api.SubmitAnswer, error) {
-	base := "/v1/datasets/" + url.PathEscape(dataset)
-	sum := &api.SubmitAnswer{}
-	if len(ids) <= api.MaxSubmit && name == "" {
-		return sum, c.call(ctx, http.MethodPost, base+"/uploads:submit"+query, map[string]any{"ids": ids}, sum)
-	}
-	var job sheaf.Job
-	if err := c.call(ctx, http.MethodPost, base+"/jobs", map[string]any{"name": name}, &job); err != nil {
-		return nil, err
-	}
-	var failed error
-	for some := range slices.Chunk(ids, api.MaxSubmit) {
-		var answer api.SubmitAnswer
-		if failed = c.call(ctx, http.MethodPost, base+"/uploads:submit"+query, map[string]any{"ids": some, "job": job.ID}, &answer); failed != nil {
-			break
-		}
-		sum.Documents, sum.Rejected = append(sum.Documents, answer.Documents...), append(sum.Rejected, answer.Rejected...)
-	}
-	if err := c.call(ctx, http.MethodPost, "/v1/jobs/"+job.ID+":close", nil, &job); err != nil {
-		failed = cmp.Or(failed, err)
-	}
-	if len(sum.Documents) > 0 {
-		sum.Job = &job
-	}
-	return sum, failed
-}
-
-// send uploads one file and returns its upload.
-func (d *delivery) send(ctx context.Context, f source) (*api.UploadStatus, error) {
+// send uploads one file and returns its upload, and whether an earlier run submitted
+// it.
+func (d *delivery) send(ctx context.Context, f source) (up *api.UploadStatus, joined bool, err error) {
 	file, err := os.Open(f.path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	print := pieceFingerprint(f.path, info, d.fields)
 	if up, ok := d.known[print]; ok && up.Complete && up.Size == info.Size() {
 		d.resumed.Add(1)
 		d.sent.Add(info.Size())
-		return &up, nil
+		return &up.UploadStatus, up.joined, nil
 	}
-	up := &api.UploadStatus{}
+	up = &api.UploadStatus{}
 	if _, begun := d.known[print]; !begun && info.Size() < pieceFile {
 		err := d.begin(ctx, up, file, info.Size(), f.name, print)
 		if err == nil && up.Complete || err != nil && !passing(err) {
-			return up, err
+			return up, false, err
 		}
 	}
 	for broken := 0; ; {
 		before := up.Offset
 		err := d.onePiece(ctx, up, file, info.Size(), f.name, print)
 		if err == nil && up.Complete {
-			return up, nil
+			return up, false, nil
 		}
 		if up.Offset > before {
 			broken = 0
@@ -267,13 +303,21 @@ func (d *delivery) send(ctx context.Context, f source) (*api.UploadStatus, error
 			broken++
 		}
 		if err != nil && (ctx.Err() != nil || broken > pieceAttempts || !passing(err)) {
-			return nil, err
+			return nil, false, err
 		}
-		select {
-		case <-time.After(min(time.Second<<max(broken-1, 0), pieceMaxWait)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := pause(ctx, broken); err != nil {
+			return nil, false, err
 		}
+	}
+}
+
+// pause waits before the next attempt.
+func pause(ctx context.Context, attempts int) error {
+	select {
+	case <-time.After(min(time.Second<<max(attempts-1, 0), pieceMaxWait)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -307,7 +351,7 @@ func (d *delivery) begin(ctx context.Context, up *api.UploadStatus, file *os.Fil
 		header["Content-Type"] = "application/offset+octet-stream"
 		body, length = io.NewSectionReader(file, 0, size), size
 	}
-	resp, err := d.tus(ctx, http.MethodPost, d.base, body, length, header)
+	resp, err := d.tus(ctx, http.MethodPost, d.base+"/uploads", body, length, header)
 	if err != nil {
 		return err
 	}
@@ -321,7 +365,7 @@ func (d *delivery) begin(ctx context.Context, up *api.UploadStatus, file *os.Fil
 // onePiece finds or starts the upload and sends what is missing.
 func (d *delivery) onePiece(ctx context.Context, up *api.UploadStatus, file *os.File, size int64, name, print string) error {
 	var list api.List[api.UploadStatus]
-	if err := d.client.call(ctx, http.MethodGet, d.base+"?fingerprint="+print, nil, &list); err != nil {
+	if err := d.client.call(ctx, http.MethodGet, d.base+"/uploads?fingerprint="+print, nil, &list); err != nil {
 		return err
 	}
 	up.ID = ""
@@ -339,7 +383,7 @@ func (d *delivery) onePiece(ctx context.Context, up *api.UploadStatus, file *os.
 	if up.Complete {
 		return nil
 	}
-	resp, err := d.tus(ctx, http.MethodPatch, d.base+"/"+up.ID, io.NewSectionReader(file, up.Offset, size-up.Offset), size-up.Offset,
+	resp, err := d.tus(ctx, http.MethodPatch, d.base+"/uploads/"+up.ID, io.NewSectionReader(file, up.Offset, size-up.Offset), size-up.Offset,
 		map[string]string{"Content-Type": "application/offset+octet-stream", "Upload-Offset": strconv.FormatInt(up.Offset, 10)})
 	if err != nil {
 		return err

@@ -1,0 +1,142 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sheaf"
+	"sheaf/internal/api"
+)
+
+// receiver takes uploads as a server does, and makes documents of none.
+type receiver struct {
+	t       *testing.T
+	mu      sync.Mutex
+	uploads int
+	pending map[string]bool
+	most    int // pending at once
+	jobs    map[string]int
+	closed  map[string]bool
+	late    bool // nothing is submitted before as much is pending as may be
+	full    chan struct{}
+	filled  sync.Once
+	lost    sync.Once // the first answer to a submit is
+}
+
+func receives(t *testing.T, late bool) (*receiver, *client) {
+	r := &receiver{t: t, pending: map[string]bool{}, jobs: map[string]int{}, closed: map[string]bool{}, late: late, full: make(chan struct{})}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	return r, newClient(server.URL, "")
+}
+
+func fileIn(t *testing.T, dir, name string) source {
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("# A\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return source{name: name, path: path, size: 4}
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	answer := func(status int, v any) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	path := strings.TrimPrefix(req.URL.Path, "/v1/datasets/default")
+	if path == "/uploads:submit" && r.late {
+		<-r.full
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case req.Method == http.MethodGet:
+		answer(200, api.List[api.UploadStatus]{})
+	case path == "/uploads":
+		r.uploads++
+		id := fmt.Sprintf("u%d", r.uploads)
+		r.pending[id] = true
+		if r.most = max(r.most, len(r.pending)); r.most == mostReady {
+			r.filled.Do(func() { close(r.full) })
+		}
+		answer(201, api.UploadStatus{ID: id, Complete: true, ExpiresAt: time.Now().Add(time.Hour)})
+	case path == "/jobs":
+		id := fmt.Sprintf("j%d", len(r.jobs)+1)
+		r.jobs[id] = 0
+		answer(201, sheaf.Job{ID: id})
+	case path == "/uploads:submit":
+		var in struct {
+			IDs []string `json:"ids"`
+			Job string   `json:"job"`
+		}
+		if err := json.NewDecoder(req.Body).Decode(&in); err != nil {
+			r.t.Error(err)
+		}
+		if r.closed[in.Job] || r.jobs[in.Job]+len(in.IDs) > sheaf.MaxJobDocuments {
+			answer(409, api.Problem{Status: 409, Code: "conflict", Detail: "it takes no more files"})
+			return
+		}
+		for _, id := range in.IDs {
+			if r.pending[id] {
+				r.jobs[in.Job]++
+			}
+			delete(r.pending, id)
+		}
+		r.lost.Do(func() { panic(http.ErrAbortHandler) })
+		answer(202, api.SubmitAnswer{})
+	case strings.HasSuffix(path, ":close"):
+		id := strings.TrimSuffix(strings.TrimPrefix(path, "/v1/jobs/"), ":close")
+		r.closed[id] = true
+		answer(200, sheaf.Job{ID: id, Documents: sheaf.JobDocuments{Total: r.jobs[id]}})
+	default:
+		r.t.Errorf("%s %s", req.Method, req.URL)
+	}
+}
+
+// A folder of more files than a tenant may upload ahead, and than a job takes, is
+// submitted while it is uploaded, to as few jobs as possible.
+func TestFilesAreSubmittedWhileOthersAreUploaded(t *testing.T) {
+	const files = sheaf.MaxJobDocuments + 1234
+	dir := t.TempDir()
+	var all []source
+	for i := range files {
+		all = append(all, fileIn(t, dir, fmt.Sprintf("%05d.md", i)))
+	}
+	r, c := receives(t, true)
+	d, err := c.deliver(t.Context(), "default", all, nil, "", "", &bar{silent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.most != mostReady {
+		t.Errorf("%d uploads were not submitted at a time; the bound is %d", r.most, mostReady)
+	}
+	sum := 0
+	for _, j := range d.jobs.answer {
+		if !r.closed[j.ID] {
+			t.Errorf("job %s stays open", j.ID)
+		}
+		sum += j.Documents.Total
+	}
+	if len(d.jobs.answer) != 2 || len(r.jobs) != 2 || sum != files || len(r.pending) > 0 {
+		t.Errorf("%d files became the jobs %v, and %d were not submitted", files, r.jobs, len(r.pending))
+	}
+}
+
+// Files that are uploaded at once are one request, which opens no job.
+func TestFewFilesAreOneRequest(t *testing.T) {
+	r, c := receives(t, false)
+	if _, err := c.deliver(t.Context(), "default", []source{fileIn(t, t.TempDir(), "a.md")}, nil, "", "", &bar{silent: true}); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.closed) > 0 || len(r.jobs) != 1 || r.jobs[""] != 1 {
+		t.Errorf("the jobs: %v, closed %v", r.jobs, r.closed)
+	}
+}
