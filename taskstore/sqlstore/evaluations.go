@@ -261,20 +261,30 @@ func dropQueries(tx *gorm.DB, datasetID string) error {
 	return run(tx, stmt("DELETE FROM saved_queries WHERE dataset_id=?", datasetID), stmt("DELETE FROM evaluations WHERE dataset_id=?", datasetID))
 }
 
-// purgeQueries removes a deleted document from the expected hits of saved queries,
-// which quote its text. The questions stay.
-func (s *deletions) purgeQueries(ctx context.Context, r *receiptRow, id string) error {
+// purgeQueries removes deleted documents from the expected hits of saved queries,
+// which quote their text. The questions stay.
+func (s *deletions) purgeQueries(ctx context.Context, r *receiptRow, ids []string) error {
+	const expecting = "SELECT * FROM saved_queries WHERE dataset_id=? AND expected<>'[]' ORDER BY id LIMIT ?"
+	gone := setOf(ids)
+	left := func(q taskstore.SavedQuery) ([]taskstore.ExpectedAnswer, bool) {
+		kept := slices.DeleteFunc(slices.Clone(q.Expected), func(e taskstore.ExpectedAnswer) bool { return gone[e.DocumentID] })
+		return kept, len(kept) < len(q.Expected)
+	}
+	quotes := func(row queryRow) bool { _, less := left(row.toDomain()); return less }
+	// Looked at first without a lock: most documents are in none.
+	rows, err := all[queryRow](s.write(ctx), expecting, r.DatasetID, taskstore.MaxQueries)
+	if err != nil || !slices.ContainsFunc(rows, quotes) {
+		return err
+	}
 	return s.tx(ctx, func(tx *gorm.DB) error {
-		rows, err := all[queryRow](tx, "SELECT * FROM saved_queries WHERE dataset_id=? AND expected LIKE ? ORDER BY id LIMIT ?"+s.d.lock, r.DatasetID, "%"+id+"%", taskstore.MaxQueries)
+		rows, err := all[queryRow](tx, expecting+s.d.lock, r.DatasetID, taskstore.MaxQueries)
 		if err != nil {
 			return err
 		}
 		var c script
 		for _, row := range rows {
-			q := row.toDomain()
-			left := slices.DeleteFunc(slices.Clone(q.Expected), func(e taskstore.ExpectedAnswer) bool { return e.DocumentID == id })
-			if len(left) < len(q.Expected) {
-				c.add("UPDATE saved_queries SET expected=?, version=version+1 WHERE dataset_id=? AND id=?", encodeList(left), r.DatasetID, row.ID)
+			if kept, less := left(row.toDomain()); less {
+				c.add("UPDATE saved_queries SET expected=?, version=version+1 WHERE dataset_id=? AND id=?", encodeList(kept), r.DatasetID, row.ID)
 			}
 		}
 		return c.exec(tx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +15,10 @@ import (
 )
 
 const (
-	// purgeRows is how many rows of a deleted document one transaction removes.
-	purgeRows = 500
+	// purgeRows is how many rows of deleted documents one transaction removes, and
+	// purgeTogether how many documents it purges.
+	purgeRows     = 500
+	purgeTogether = 100
 	// purgeAtOnce and purgePatience limit what a delete purges before it returns; the
 	// keeper purges the rest.
 	purgeAtOnce   = 200
@@ -71,11 +74,11 @@ func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) 
 	if err != nil {
 		return 0, err
 	}
-	for _, id := range ids {
-		if err := s.purgeDocument(ctx, r, id, pass); err != nil {
-			return n, fmt.Errorf("purge document %s: %w", id, err)
+	for some := range slices.Chunk(ids, purgeTogether) {
+		if err := s.purgeDocuments(ctx, r, some, pass); err != nil {
+			return n, fmt.Errorf("purge %d documents of receipt %s: %w", len(some), r.ID, err)
 		}
-		n++
+		n += len(some)
 	}
 	if n == limit {
 		return n, nil
@@ -89,52 +92,152 @@ func (s *deletions) purgeReceipt(ctx context.Context, r *receiptRow, limit int) 
 		pass, s.zombieDelay().Milliseconds(), r.ID, r.Pass, r.ID, pass).Error)
 }
 
-// purgeDocument empties or removes every remaining row about a deleted document, in
+// purgeDocuments empties or removes every remaining row about deleted documents, in
 // transactions of a limited number of rows. Each counts what it did, so the purge
 // can be interrupted anywhere and repeated.
-func (s *deletions) purgeDocument(ctx context.Context, r *receiptRow, id string, pass int) error {
-	for _, step := range []func(context.Context, *receiptRow, string) error{s.purgeTasks, s.purgeEdits, s.purgeEvents, s.purgeMessages, s.purgeUploads, s.purgeQueries, s.purgeRuns} {
-		if err := step(ctx, r, id); err != nil {
+func (s *deletions) purgeDocuments(ctx context.Context, r *receiptRow, ids []string, pass int) error {
+	// Few documents have any of these.
+	for _, step := range []struct {
+		of    string // documents that do
+		purge func(context.Context, *receiptRow, string) error
+	}{{"SELECT DISTINCT doc_id FROM chunk_edits WHERE doc_id IN ?", s.purgeEdits}, {"SELECT DISTINCT doc_id FROM run_items WHERE doc_id IN ?", s.purgeRuns}} {
+		of, err := byIDs[string](s.write(ctx), ids, step.of)
+		if err != nil {
+			return err
+		}
+		for _, id := range of {
+			if err := step.purge(ctx, r, id); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.purgeMessages(ctx, r, ids); err != nil {
+		return err
+	}
+	if err := s.purgeQueries(ctx, r, ids); err != nil {
+		return err
+	}
+	tasks, err := byIDs[struct {
+		DocID string
+		N     int
+	}](s.write(ctx), ids, "SELECT doc_id, COUNT(*) AS n FROM tasks WHERE doc_id IN ? GROUP BY doc_id")
+	if err != nil {
+		return err
+	}
+	of := make(map[string]int, len(tasks))
+	for _, t := range tasks {
+		of[t.DocID] = t.N
+	}
+	for from, to, sum := 0, 0, 0; from < len(ids); from, sum = to, 0 {
+		for to = from; to < len(ids) && (to == from || sum+of[ids[to]] <= purgeRows); to++ {
+			sum += of[ids[to]]
+		}
+		if err := s.purgeRowsOf(ctx, r, ids[from:to], pass); err != nil {
 			return err
 		}
 	}
-	return s.tx(ctx, func(tx *gorm.DB) error {
-		// Last, and again: a document's row cannot be found by its former content.
-		return run(tx, stmt("UPDATE documents SET "+emptied+" WHERE id=? AND deleted_at<>0", id),
-			stmt(`UPDATE receipt_documents SET pass=?, generations=CASE WHEN generations=0 THEN (SELECT COUNT(*) FROM generations g WHERE g.doc_id=?) ELSE generations END
-				WHERE receipt_id=? AND doc_id=? AND pass<?`, pass, id, r.ID, id, pass))
-	})
+	return nil
 }
 
-// purgeTasks keeps the work and the duration of tasks, since job totals need them.
-func (s *deletions) purgeTasks(ctx context.Context, r *receiptRow, id string) error {
-	after, total := "", 0
-	for {
-		n, last := 0, ""
+// purgeRowsOf purges the tasks, events, uploads and rows of documents. Their tasks
+// are purged in one transaction, unless a single document has more.
+func (s *deletions) purgeRowsOf(ctx context.Context, r *receiptRow, ids []string, pass int) error {
+	after, tasks := "", map[string]int{}
+	for more := true; more; {
+		last, purged := "", map[string]int{}
 		err := s.tx(ctx, func(tx *gorm.DB) error {
+			more, last, purged = false, after, maps.Clone(tasks)
 			// Locked first, so that concurrent purges see each other's work.
-			n = 0
-			item, err := all[receiptDocumentRow](tx, "SELECT * FROM receipt_documents WHERE receipt_id=? AND doc_id=?"+s.d.lock, r.ID, id)
-			if err != nil || len(item) == 0 {
+			items, err := all[receiptDocumentRow](tx, "SELECT * FROM receipt_documents WHERE receipt_id=? AND doc_id IN ? ORDER BY doc_id"+s.d.lock, r.ID, padded(ids))
+			if err != nil || len(items) == 0 {
 				return err
 			}
-			tasks, err := all[taskRow](tx, "SELECT id, reuse_key FROM tasks WHERE doc_id=? AND id>? ORDER BY id LIMIT ?", id, after, purgeRows)
-			if err != nil || len(tasks) == 0 {
+			found := mapped(items, func(i receiptDocumentRow) string { return i.DocID })
+			for _, step := range []func(*gorm.DB, *receiptRow, []string) (bool, error){s.purgeEvents, s.purgeUploads} {
+				full, err := step(tx, r, found)
+				if err != nil {
+					return err
+				}
+				more = more || full
+			}
+			n := 0
+			if n, last, err = s.purgeTasks(tx, r, items, after, purged); err != nil {
 				return err
 			}
-			n, last = len(tasks), tasks[len(tasks)-1].ID
-			keys := slices.DeleteFunc(mapped(tasks, func(t taskRow) string { return t.ReuseKey }), func(key string) bool { return key == "" })
-			if err := s.keepRanges(tx, r, &item[0], keys); err != nil {
-				return err
+			if more = more || n == purgeRows; more {
+				return nil
 			}
-			return run(tx, stmt("UPDATE tasks SET payload='', result="+s.spentResult()+", failure='', reuse_key='', digest='' WHERE id IN ?", mapped(tasks, taskRow.id)),
-				stmt("UPDATE receipt_documents SET tasks="+s.d.greatest+"(tasks, ?) WHERE receipt_id=? AND doc_id=?", total+n, r.ID, id))
+			// Last, and again: a document's row cannot be found by its former content.
+			return run(tx, stmt("UPDATE documents SET "+emptied+" WHERE id IN ? AND deleted_at<>0", padded(found)),
+				stmt(`UPDATE receipt_documents SET pass=?, generations=CASE WHEN generations=0 THEN (SELECT COUNT(*) FROM generations g WHERE g.doc_id=receipt_documents.doc_id) ELSE generations END
+					WHERE receipt_id=? AND doc_id IN ? AND pass<?`, pass, r.ID, padded(found), pass))
 		})
-		if err != nil || n < purgeRows {
+		if err != nil {
 			return err
 		}
-		after, total = last, total+n
+		after, tasks = last, purged
 	}
+	return nil
+}
+
+// addCounts adds to a counter of documents' receipts. set is an assignment with one
+// parameter, the number.
+func addCounts(tx *gorm.DB, r *receiptRow, set string, of map[string]int) error {
+	docs := map[int][]string{}
+	for id, n := range of {
+		docs[n] = append(docs[n], id)
+	}
+	for _, n := range slices.Sorted(maps.Keys(docs)) { // most have the same number
+		if err := run(tx, stmt("UPDATE receipt_documents SET "+set+" WHERE receipt_id=? AND doc_id IN ?", n, r.ID, padded(docs[n]))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeTasks empties some tasks after one, in the order of ids, and returns their
+// number and the last of them. It adds to the number of each document's tasks that
+// are purged. What remains is the work and the duration, since job totals need them.
+func (s *deletions) purgeTasks(tx *gorm.DB, r *receiptRow, items []receiptDocumentRow, after string, purged map[string]int) (n int, last string, err error) {
+	docs := mapped(items, func(i receiptDocumentRow) string { return i.DocID })
+	tasks, err := all[taskRow](tx, "SELECT id, doc_id, reuse_key FROM tasks WHERE doc_id IN ? AND id>? ORDER BY id LIMIT ?", padded(docs), after, purgeRows)
+	if err != nil || len(tasks) == 0 {
+		return 0, after, err
+	}
+	keys, now := map[string][]string{}, map[string]int{}
+	for _, t := range tasks {
+		purged[t.DocID]++
+		now[t.DocID] = purged[t.DocID]
+		if t.ReuseKey != "" {
+			keys[t.DocID] = append(keys[t.DocID], t.ReuseKey)
+		}
+	}
+	shared, err := s.sharedKeys(tx, r, keys)
+	if err != nil {
+		return 0, "", err
+	}
+	for i := range items {
+		of := slices.DeleteFunc(keys[items[i].DocID], func(key string) bool { return !shared[key] })
+		if err := s.keepRanges(tx, r, &items[i], of); err != nil {
+			return 0, "", err
+		}
+	}
+	err = run(tx, stmt("UPDATE tasks SET payload='', result="+s.spentResult()+", failure='', reuse_key='', digest='' WHERE id IN ?", padded(mapped(tasks, taskRow.id))))
+	if err == nil {
+		err = addCounts(tx, r, "tasks="+s.d.greatest+"(tasks, ?)", now)
+	}
+	return len(tasks), tasks[len(tasks)-1].ID, err
+}
+
+// sharedKeys returns those of the documents' reuse keys that live documents have, too.
+func (s *deletions) sharedKeys(tx *gorm.DB, r *receiptRow, of map[string][]string) (map[string]bool, error) {
+	var keys []string
+	for _, some := range of {
+		keys = append(keys, some...)
+	}
+	shared, err := byIDs[string](tx, sortedUnique(keys), `SELECT DISTINCT t.reuse_key FROM tasks t JOIN documents d ON d.id=t.doc_id
+		WHERE t.reuse_key IN ? AND t.tenant_id=? AND t.state='done' AND t.range_id<>'' AND d.deleted_at=0`, r.TenantID)
+	return setOf(shared), err
 }
 
 // spentResult is an SQL expression for what remains of a task's result.
@@ -174,54 +277,62 @@ func (s *deletions) keepRanges(tx *gorm.DB, r *receiptRow, item *receiptDocument
 	return tx.Exec("UPDATE receipt_documents SET kept=? WHERE receipt_id=? AND doc_id=?", encode(kept), item.ReceiptID, item.DocID).Error
 }
 
-// purgeEvents removes a document's events: they are no longer shown to anyone.
-func (s *deletions) purgeEvents(ctx context.Context, r *receiptRow, id string) error {
-	for {
-		n := 0
-		err := s.tx(ctx, func(tx *gorm.DB) error {
-			seqs, err := all[int64](tx, "SELECT seq FROM events WHERE doc_id=? ORDER BY seq LIMIT ?", id, purgeRows)
-			if n = len(seqs); err != nil || n == 0 {
-				return err
-			}
-			removed, err := exec(tx, "DELETE FROM events WHERE seq IN ?", seqs)
-			if err != nil {
-				return err
-			}
-			return run(tx, stmt("UPDATE receipt_documents SET events=events+? WHERE receipt_id=? AND doc_id=?", removed, r.ID, id))
-		})
-		if err != nil || n < purgeRows {
-			return err
-		}
+// purgeEvents removes some events of documents, which are no longer shown to anyone,
+// and reports whether there may be more.
+func (s *deletions) purgeEvents(tx *gorm.DB, r *receiptRow, ids []string) (bool, error) {
+	rows, err := all[struct {
+		Seq   int64
+		DocID string
+	}](tx, "SELECT seq, doc_id FROM events WHERE doc_id IN ? ORDER BY doc_id, seq LIMIT ?", padded(ids), purgeRows)
+	if err != nil || len(rows) == 0 {
+		return false, err
 	}
+	of, seqs := map[string]int{}, make([]int64, len(rows))
+	for i, row := range rows {
+		of[row.DocID]++
+		seqs[i] = row.Seq
+	}
+	if err := run(tx, stmt("DELETE FROM events WHERE seq IN ?", seqs)); err != nil {
+		return false, err
+	}
+	return len(rows) == purgeRows, addCounts(tx, r, "events=events+?", of)
 }
 
 // purgeMessages removes names and texts from webhook messages. Receivers still get
 // their messages, by id.
-func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, id string) error {
-	var hooks []string
-	if err := scan(s.write(ctx).Raw("SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID), &hooks); err != nil {
-		return translate(err)
+func (s *deletions) purgeMessages(ctx context.Context, r *receiptRow, ids []string) error {
+	hooks, err := all[string](s.write(ctx), "SELECT id FROM webhooks WHERE dataset_id=? AND tenant_id=?", r.DatasetID, r.TenantID)
+	if err != nil {
+		return err
 	}
 	for _, hook := range hooks {
-		for after := "doc_" + id + "_"; ; {
-			var rows []deliveryRow
-			// The document's, and those of documents whose id continues with "_".
-			if err := scan(s.write(ctx).Raw("SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
-				hook, after, "doc_"+id+"`", purgeRows), &rows); err != nil {
-				return translate(err)
-			}
-			for _, row := range rows {
-				if err := s.purgeMessage(ctx, r, id, row); err != nil {
-					return err
-				}
-				after = row.EventID
-			}
-			if len(rows) < purgeRows {
-				break
+		for _, id := range ids {
+			if err := s.purgeMessagesTo(ctx, r, hook, id); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (s *deletions) purgeMessagesTo(ctx context.Context, r *receiptRow, hook, id string) error {
+	for after := "doc_" + id + "_"; ; {
+		// The document's, and those of documents whose id continues with "_".
+		rows, err := all[deliveryRow](s.write(ctx), "SELECT seq, event_id, data, error FROM webhook_deliveries WHERE webhook_id=? AND event_id>? AND event_id<? ORDER BY event_id LIMIT ?",
+			hook, after, "doc_"+id+"`", purgeRows)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := s.purgeMessage(ctx, r, id, row); err != nil {
+				return err
+			}
+			after = row.EventID
+		}
+		if len(rows) < purgeRows {
+			return nil
+		}
+	}
 }
 
 func (s *deletions) purgeMessage(ctx context.Context, r *receiptRow, id string, row deliveryRow) error {
@@ -239,19 +350,22 @@ func (s *deletions) purgeMessage(ctx context.Context, r *receiptRow, id string, 
 	})
 }
 
-// purgeUploads removes the records of the uploads that became the document, with
-// their parts. An upload that was not submitted belongs to another document.
-func (s *deletions) purgeUploads(ctx context.Context, r *receiptRow, id string) error {
-	return s.tx(ctx, func(tx *gorm.DB) error {
-		var rows []uploadRow
-		if err := scan(tx.Raw("SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? AND doc_id=? AND job_id<>'' ORDER BY id LIMIT 500"+s.d.lock, r.TenantID, r.DatasetID, id), &rows); err != nil || len(rows) == 0 {
-			return err
-		}
-		if err := s.dropUploads(tx, rows, r.ID); err != nil {
-			return err
-		}
-		return tx.Exec("UPDATE receipt_documents SET uploads=uploads+? WHERE receipt_id=? AND doc_id=?", len(rows), r.ID, id).Error
-	})
+// purgeUploads removes some records of the uploads that became the documents, with
+// their parts, and reports whether there may be more. An upload that was not
+// submitted belongs to another document.
+func (s *deletions) purgeUploads(tx *gorm.DB, r *receiptRow, ids []string) (bool, error) {
+	rows, err := all[uploadRow](tx, "SELECT * FROM uploads WHERE tenant_id=? AND dataset_id=? AND doc_id IN ? AND job_id<>'' ORDER BY id LIMIT ?"+s.d.lock, r.TenantID, r.DatasetID, padded(ids), purgeRows)
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	of := map[string]int{}
+	for _, row := range rows {
+		of[row.DocID]++
+	}
+	if err := s.dropUploads(tx, rows, r.ID); err != nil {
+		return false, err
+	}
+	return len(rows) == purgeRows, addCounts(tx, r, "uploads=uploads+?", of)
 }
 
 // sweepAnswers removes the stored answers of idempotency keys that mention a

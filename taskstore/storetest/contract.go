@@ -116,6 +116,7 @@ func Run(t *testing.T, engine string) {
 		{"MembersMeetTheirArchivesEnd", membersRace},
 		{"DeletionLeavesNeitherNameNorWord", deletionLeavesNothing},
 		{"DeletionIsResumed", deletionResumed},
+		{"DeletionOfManyDocuments", deletionOfMany},
 		{"ReceiptFollowsADeletionToItsEnd", receiptCompletes},
 		{"ReceiptNamesWhatIsKept", receiptKept},
 		{"ReceiptOfADatasetOutlivesIt", datasetReceipt},

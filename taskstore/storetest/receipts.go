@@ -230,6 +230,56 @@ func deletionResumed(f *Fixture) {
 	want(f, "the deletion's own answer", strings.Contains(f.Strings("SELECT answer FROM idempotency WHERE k='deleted'")[0], "body"), true)
 }
 
+// deletionOfMany deletes more documents, tasks and events than one transaction purges.
+func deletionOfMany(f *Fixture) {
+	f.Document("t") // and with it tenant and dataset
+	job := sheaf.Job{ID: sheaf.NewID(), TenantID: "t", DatasetID: "ds-t", Kind: sheaf.JobIngest}
+	var ids []string
+	var docs []taskstore.NewDocument
+	for range 130 {
+		id := sheaf.NewID()
+		ids = append(ids, id)
+		docs = append(docs, taskstore.NewDocument{Document: sheaf.Document{ID: id, Name: "sesame.md", MediaType: "text/markdown", Size: 1, SHA256: id + id, BlobKey: sheaf.OriginalPrefix("t", id) + "v1"},
+			Plan: sheaf.NewTask{ID: sheaf.NewID(), Kind: sheaf.KindPlan, Cost: 1, Payload: json.RawMessage(`{"said":"hushed"}`)}})
+	}
+	_, err := f.Store.CreateDocuments(ctx, job, docs, "")
+	f.OK(err)
+	const large = 40 // of the documents, the one with many tasks and events
+	plan := f.Claim(docs[large].Plan.ID, "planner")
+	for range 6 {
+		some := make([]sheaf.Event, 100)
+		for i := range some {
+			some[i] = sheaf.Event{Kind: sheaf.EventMessage, Text: "sesame"}
+		}
+		f.OK(f.Store.AppendEvents(ctx, plan.Held(), some))
+	}
+	spawn := Parse(520)
+	for i := range spawn {
+		spawn[i].Payload = json.RawMessage(`{"headings":["hushed"]}`)
+	}
+	f.OK(f.Store.Complete(ctx, plan.Held(), taskstore.Completion{Spawn: spawn, Plan: &sheaf.PlanResult{Parser: "pdf/1", Unit: sheaf.UnitPage, Units: 520}}))
+	f.Fold()
+	f.Store.PurgeNothingNow()
+	r, err := f.Store.DeleteDocuments(ctx, "t", ids)
+	f.OK(err)
+	tasks := f.Int("SELECT COUNT(*) FROM tasks WHERE job_id=?", job.ID)
+	events := f.Int("SELECT COUNT(*) FROM events WHERE job_id=?", job.ID)
+	if tasks != 650 || events < 730 {
+		f.T.Fatalf("%d tasks and %d events are too few to show anything", tasks, events)
+	}
+	n, err := f.Store.PurgeDeleted(ctx, 1000)
+	f.OK(err)
+	want(f, "documents purged", n, 130)
+	wantList(f, "what is left", f.says(secrets...))
+	want(f, "events left", f.Int("SELECT COUNT(*) FROM events WHERE job_id=?", job.ID), 0)
+	receipt, err := f.Store.Receipt(ctx, "t", r.ReceiptID)
+	f.OK(err)
+	want(f, "documents of the receipt", receipt.Removed.Rows.Documents, 130)
+	want(f, "tasks of the receipt", receipt.Removed.Rows.Tasks, tasks)
+	want(f, "events of the receipt", receipt.Removed.Rows.Events, events)
+	want(f, "generations of the receipt", receipt.Removed.Rows.Generations, 130)
+}
+
 // collected does what the collector does with due garbage: it finds objects under
 // each prefix and 3 chunks with 2 vectors of each document.
 func (f *Fixture) collected(objects int) {
