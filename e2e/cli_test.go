@@ -23,6 +23,7 @@ import (
 	"sheaf/internal/api"
 	"sheaf/internal/buildinfo"
 	"sheaf/internal/command"
+	"sheaf/taskstore"
 )
 
 // Exit codes, as the handbook documents them.
@@ -402,6 +403,43 @@ func TestStopWatching(t *testing.T) {
 	s.post("/v1/queues:resume", nil, nil)
 	if o := s.must("jobs", id, "--wait"); !strings.Contains(o.out, "succeeded") {
 		t.Errorf("followed on: %s", o.out)
+	}
+}
+
+// What was left out of documents that were read is listed for the whole job.
+func TestWarningsAreShown(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	dir := t.TempDir()
+	for name, body := range map[string]string{"first.csv": "a,b,c\n1,2,3\n4,5\n", "second.csv": "a,b,c\n1,2\n7,8,9\n", "plain.csv": "a,b,c\n1,2,3\n"} {
+		put(t, dir, name, []byte(body))
+	}
+	o := s.must("ingest", dir)
+	for _, text := range []string{"3  succeeded", "\nWarnings\n  ragged_rows (2): Rows with another number of fields", "first.csv", "second.csv", "sheaf docs --warning CODE"} {
+		if !strings.Contains(o.out, text) {
+			t.Errorf("the summary lacks %q: %s", text, o.out)
+		}
+	}
+	if strings.Contains(o.out, "Issues") || strings.Contains(o.out, "plain.csv") {
+		t.Errorf("the summary says more: %s", o.out)
+	}
+	var jobs api.List[sheaf.Job]
+	s.get("/v1/jobs", &jobs)
+	if o := s.must("jobs", jobs.Items[0].ID); !strings.Contains(o.out, "ragged_rows (2)") {
+		t.Errorf("the job: %s", o.out)
+	}
+	if o := s.must("docs", "--warning", "ragged_rows,rows_clipped"); strings.Count(o.out, ".csv") != 2 {
+		t.Errorf("the documents with the warning: %s", o.out)
+	}
+	var facets taskstore.Facets
+	s.get("/v1/datasets/default/documents/facets?warning=ragged_rows", &facets)
+	if facets.Documents != 2 || len(facets.Warnings) != 1 || facets.Warnings[0].Documents != 2 {
+		t.Errorf("facets: %+v", facets)
+	}
+	var tagged api.Tagged
+	s.post("/v1/datasets/default/documents:tag", map[string]any{"filter": map[string]any{"warnings": []string{"ragged_rows"}}, "tag": "look"}, &tagged)
+	if tagged.Documents != 2 {
+		t.Errorf("%d documents were tagged by their warning", tagged.Documents)
 	}
 }
 

@@ -131,6 +131,15 @@ func testNotesAreNoIssues(t *testing.T, s *service, b *browser) {
 	if got := eval[string](b, `document.querySelector('[data-tab="problems"] b').textContent + document.querySelectorAll(".problem").length + document.querySelector(".notes").open`); got != "0false" {
 		t.Errorf("the tab counts and shows %s", got)
 	}
+
+	// The page of a job says what is missing, and leads to the documents.
+	ragged := s.add("heads", text("ragged.csv", "a,b,c\n1,2,3\n4,5\n"), text("plain.csv", "a,b,c\n1,2,3\n4,5,6\n"))[0]
+	b.open("/jobs/" + ragged.JobID)
+	b.sees(".notes summary", "1 document with warnings")
+	eval[bool](b, `document.querySelector(".notes").open = true`)
+	b.press("1 document")
+	b.wait("the document in the list", `[...document.querySelectorAll(".docs tr[data-id] a")].map(a => a.textContent).join() === "ragged.csv"`)
+	b.sees(".facets", "Ragged rows")
 }
 
 func testCures(t *testing.T, s *service, b *browser) {

@@ -24,6 +24,7 @@ type DocumentFilter struct {
 	SHA256        string
 	ParentID      string   // files of this archive
 	Issues        []string // codes of their failures
+	Warnings      []string // codes of their warnings
 	JobIDs        []string // of the latest job that worked on them
 	Languages     []string // as stated in their metadata
 	Tags          []string // TagAttribute
@@ -129,6 +130,13 @@ type JobError struct {
 	Document   string        `json:"document"`
 	TaskID     string        `json:"task_id,omitempty"`
 	Failure    sheaf.Failure `json:"failure"`
+}
+
+// JobWarnings are the warnings of a job's document.
+type JobWarnings struct {
+	DocumentID string          `json:"document_id"`
+	Document   string          `json:"document"`
+	Warnings   []sheaf.Warning `json:"warnings" nullable:"false"`
 }
 
 // PauseScope selects what is paused; exactly one field is set.

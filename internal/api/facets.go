@@ -27,7 +27,7 @@ func (s *Server) facetRoutes() {
 		ETagInput
 		FilterInput
 	}
-	facets := get("/v1/datasets/{ds}/documents/facets", "Count documents by state, format, failure, job, language and tag")
+	facets := get("/v1/datasets/{ds}/documents/facets", "Count documents by state, format, failure, warning, job, language and tag")
 	facets.Description = "Takes the filters of the list of documents. Each list of counts ignores the filter on its own values, so it shows what choosing another one would find. At most 50 values of a kind: the most frequent, and the newest jobs."
 	handle(s, facets, func(ctx context.Context, in *facetsIn) (*tagged[*taskstore.Facets], error) {
 		ds, err := s.dataset(ctx, in.DatasetPath)
@@ -38,7 +38,7 @@ func (s *Server) facetRoutes() {
 		f.DatasetID = ds.ID
 		// Callers watching the same dataset share one count, which takes a second where
 		// there are hundreds of thousands of documents.
-		scope := watch.Scope{TenantID: ds.TenantID, DatasetID: ds.ID, MayLag: true, What: fmt.Sprintf("facets %q", []any{f.States, f.MediaTypes, f.Query, f.IDs, f.ParentID, f.Issues, f.JobIDs, f.Languages, f.Tags, f.CreatedAfter.String(), f.CreatedBefore.String()})}
+		scope := watch.Scope{TenantID: ds.TenantID, DatasetID: ds.ID, MayLag: true, What: fmt.Sprintf("facets %q", []any{f.States, f.MediaTypes, f.Query, f.IDs, f.ParentID, f.Issues, f.Warnings, f.JobIDs, f.Languages, f.Tags, f.CreatedAfter.String(), f.CreatedBefore.String()})}
 		return snapshotOf[*taskstore.Facets](ctx, s, in.ETagInput, scope, func(ctx context.Context) (any, error) {
 			return s.cfg.Catalog.Facets(ctx, ds.TenantID, f)
 		})

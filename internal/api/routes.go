@@ -61,6 +61,7 @@ type (
 		ID            []string  `query:"id,explode" maxItems:"1000" doc:"repeat for OR; ids that do not exist are omitted"`
 		Parent        string    `query:"parent" maxLength:"64" doc:"id of an archive, for the files in it"`
 		FailureCode   []string  `query:"failure_code,explode" maxItems:"100" doc:"code of the document's failure, such as encrypted; repeat for OR"`
+		Warning       []string  `query:"warning,explode" maxItems:"100" doc:"code of one of its warnings, such as rows_clipped; repeat for OR"`
 		Job           []string  `query:"job,explode" maxItems:"100" doc:"id of the last job that processed the document; repeat for OR"`
 		Language      []string  `query:"language,explode" maxItems:"100" doc:"its declared language; repeat for OR"`
 		Tag           []string  `query:"tag,explode" maxItems:"100" doc:"the attribute sheaf.tag; repeat for OR"`
@@ -75,7 +76,7 @@ func (l ListInput) page() taskstore.Page {
 
 func (f FilterInput) filter() taskstore.DocumentFilter {
 	out := taskstore.DocumentFilter{IDs: f.ID, Query: f.Query, MediaTypes: f.MediaType, ParentID: f.Parent, CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore,
-		Issues: f.FailureCode, JobIDs: f.Job, Languages: f.Language, Tags: f.Tag}
+		Issues: f.FailureCode, Warnings: f.Warning, JobIDs: f.Job, Languages: f.Language, Tags: f.Tag}
 	for _, st := range f.State {
 		out.States = append(out.States, sheaf.DocumentState(st))
 	}
@@ -900,6 +901,10 @@ func (s *Server) jobRoutes() {
 	handle(s, get("/v1/jobs/{job}/errors", "List what failed in a job"), func(ctx context.Context, in *pageIn) (*output[List[taskstore.JobError]], error) {
 		errs, next, err := s.cfg.Catalog.JobErrors(ctx, tenantOf(ctx), in.Job, in.page())
 		return listOf(errs, next), err
+	})
+	handle(s, get("/v1/jobs/{job}/warnings", "List the warnings of a job's documents"), func(ctx context.Context, in *pageIn) (*output[List[taskstore.JobWarnings]], error) {
+		warned, next, err := s.cfg.Catalog.JobWarnings(ctx, tenantOf(ctx), in.Job, in.page())
+		return listOf(warned, next), err
 	})
 	events := get("/v1/jobs/{job}/events", "Read a job's events")
 	s.streaming(&events, s.streamJob)

@@ -57,6 +57,7 @@ type SelectionFilter struct {
 	MediaType   OneOf[string]              `json:"media_type,omitempty" nullable:"false" pattern:"^[^/ ]+/[^/ ]+$" patternDescription:"a media type such as application/pdf"`
 	Query       Given                      `json:"q,omitempty" minLength:"1" maxLength:"255" doc:"part of the name"`
 	FailureCode OneOf[string]              `json:"failure_code,omitempty" nullable:"false" maxItems:"100" doc:"of their failures, such as encrypted"`
+	Warnings    OneOf[string]              `json:"warnings,omitempty" nullable:"false" maxItems:"100" doc:"codes of their warnings, such as rows_clipped"`
 	JobIDs      OneOf[string]              `json:"job_ids,omitempty" nullable:"false" maxItems:"100" doc:"of the last jobs that processed them"`
 	Languages   OneOf[string]              `json:"languages,omitempty" nullable:"false" maxItems:"100" doc:"declared languages"`
 	Tags        OneOf[string]              `json:"tags,omitempty" nullable:"false" maxItems:"100" doc:"of the attribute sheaf.tag"`
@@ -70,13 +71,13 @@ func (sel *Selection) documents() (taskstore.DocumentFilter, error) {
 		return taskstore.DocumentFilter{}, newProblem(400, "", `the body says "all": true and has a filter; leave one of them out`)
 	case sel.All:
 		return taskstore.DocumentFilter{}, nil
-	case f == nil || f.DocumentIDs == nil && f.State == nil && f.MediaType == nil && f.Query == "" && f.FailureCode == nil && f.JobIDs == nil && f.Languages == nil && f.Tags == nil:
-		return taskstore.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type, q, failure_code, job_ids, languages or tags, or send "all": true for every document of the dataset`)
+	case f == nil || f.DocumentIDs == nil && f.State == nil && f.MediaType == nil && f.Query == "" && f.FailureCode == nil && f.Warnings == nil && f.JobIDs == nil && f.Languages == nil && f.Tags == nil:
+		return taskstore.DocumentFilter{}, newProblem(400, "empty_filter", `nothing says which documents are meant; name them in filter by document_ids, state, media_type, q, failure_code, warnings, job_ids, languages or tags, or send "all": true for every document of the dataset`)
 	}
 	return taskstore.DocumentFilter{
 		IDs: f.DocumentIDs, States: f.State, MediaTypes: f.MediaType, Query: string(f.Query),
-		Issues: f.FailureCode, JobIDs: f.JobIDs, Languages: f.Languages, Tags: f.Tags,
-		None: f.DocumentIDs.none() || f.State.none() || f.MediaType.none() || f.FailureCode.none() || f.JobIDs.none() || f.Languages.none() || f.Tags.none(),
+		Issues: f.FailureCode, Warnings: f.Warnings, JobIDs: f.JobIDs, Languages: f.Languages, Tags: f.Tags,
+		None: f.DocumentIDs.none() || f.State.none() || f.MediaType.none() || f.FailureCode.none() || f.Warnings.none() || f.JobIDs.none() || f.Languages.none() || f.Tags.none(),
 	}, nil
 }
 

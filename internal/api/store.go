@@ -85,6 +85,7 @@ type Jobs interface {
 	JobTakes(ctx context.Context, tenantID, datasetID, id string, n int) error
 	Jobs(ctx context.Context, tenantID string, f taskstore.JobFilter, p taskstore.Page) ([]sheaf.Job, string, error)
 	JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error)
+	JobWarnings(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobWarnings, string, error)
 	JobErrors(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobError, string, error)
 }
 

@@ -25,7 +25,7 @@ import (
 const mostCounted = 5000
 
 func (g *global) docsCommand() *cobra.Command {
-	var states []string
+	var states, warnings []string
 	var name, order string
 	var p paging
 	var verdicts, issues bool
@@ -35,6 +35,7 @@ func (g *global) docsCommand() *cobra.Command {
 		Example: `  sheaf docs                                   # the newest first
   sheaf docs -d contracts --state failed,partially_succeeded
   sheaf docs --name invoice --limit 0 --json
+  sheaf docs --warning rows_clipped            # those with this warning
   sheaf docs --verdicts                        # how documents ended, by format
   sheaf docs --issues                          # why documents failed, and what to do`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +55,9 @@ func (g *global) docsCommand() *cobra.Command {
 			}
 			if name != "" {
 				q.Set("q", name)
+			}
+			for _, code := range warnings {
+				q.Add("warning", code)
 			}
 			if verdicts {
 				p.limit = 0
@@ -82,7 +86,7 @@ func (g *global) docsCommand() *cobra.Command {
 				return g.printJSON(api.List[sheaf.Document]{Items: listed(docs).Items, NextCursor: next})
 			}
 			if len(docs) == 0 {
-				if len(states) > 0 || name != "" {
+				if len(states)+len(warnings) > 0 || name != "" {
 					g.note("No document of %s is like that.", g.dataset)
 				} else {
 					g.note("There are no documents in %s yet; `sheaf ingest%s PATH` adds some.", g.dataset, g.inDataset())
@@ -119,6 +123,7 @@ func (g *global) docsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.Var(&choice{value: &states, of: docStates, many: true}, "state", "only documents in these `STATES`")
 	f.StringVar(&name, "name", "", "only documents whose name contains this `TEXT`")
+	f.StringSliceVar(&warnings, "warning", nil, "only documents with a warning of one of these `CODES`, such as rows_clipped")
 	f.Var(&choice{value: &orders, of: []string{"newest", "oldest"}}, "order", "`ORDER`: newest or oldest first")
 	f.BoolVar(&verdicts, "verdicts", false, "count how documents ended by format instead")
 	f.BoolVar(&issues, "issues", false, "group failed documents by cause instead")

@@ -333,6 +333,7 @@ type ingested struct {
 	Rejected []api.Rejected `json:"rejected,omitempty"` // by the server, before they became documents
 	Unread   []unread       `json:"unread,omitempty"`   // locally
 	Failures []verdict      `json:"failures,omitempty"`
+	Warnings []verdict      `json:"warnings,omitempty"`
 	URL      string         `json:"url"` // of the web page that shows it
 
 	page, flag string
@@ -341,7 +342,7 @@ type ingested struct {
 	begun      time.Time
 }
 
-// verdict is a failure code and the documents that failed with it.
+// verdict is the code of a failure or a warning, and the documents that have it.
 type verdict struct {
 	Code      string   `json:"code"`
 	Message   string   `json:"message"` // of the first
@@ -369,26 +370,16 @@ func (o *ingested) byState() map[sheaf.DocumentState]int {
 // mostErrors bounds the failures read for a summary.
 const mostErrors = 5000
 
-// explain collects why documents failed, each document once per code.
+// explain collects why documents failed and what was left out of others, each
+// document once per code.
 func (o *ingested) explain(ctx context.Context, c *client) error {
 	o.URL = o.page + "/datasets/" + url.PathEscape(o.Dataset)
 	if len(o.Jobs) == 1 {
 		o.URL = o.page + "/jobs/" + o.Jobs[0].ID
 	}
-	byCode := map[string]*verdict{}
-	seen := map[string]bool{}
-	note := func(code, message, document, key string) {
-		if seen[code+"\x00"+key] {
-			return
-		}
-		seen[code+"\x00"+key] = true
-		if byCode[code] == nil {
-			byCode[code] = &verdict{Code: code, Message: message}
-		}
-		byCode[code].Documents = append(byCode[code].Documents, document)
-	}
+	var failures, warnings verdicts
 	for _, r := range o.Rejected {
-		note(r.Failure.Code, r.Failure.Message, r.Name, r.Name+r.UploadID)
+		failures.note(r.Failure.Code, r.Failure.Message, r.Name, r.Name+r.UploadID)
 	}
 	for _, j := range o.Jobs {
 		q := url.Values{"limit": {"1000"}, "order": {"oldest"}}
@@ -402,7 +393,26 @@ func (o *ingested) explain(ctx context.Context, c *client) error {
 				if e.Failure.Page > 0 {
 					name += fmt.Sprintf(", page %d", e.Failure.Page)
 				}
-				note(e.Failure.Code, e.Failure.Message, name, e.DocumentID+fmt.Sprint(e.Failure.Page))
+				failures.note(e.Failure.Code, e.Failure.Message, name, e.DocumentID+fmt.Sprint(e.Failure.Page))
+			}
+			if list.NextCursor == nil {
+				break
+			}
+			q.Set("cursor", *list.NextCursor)
+		}
+		q.Del("cursor")
+		for range mostErrors / 1000 {
+			var list api.List[taskstore.JobWarnings]
+			if err := c.call(ctx, http.MethodGet, "/v1/jobs/"+j.ID+"/warnings?"+q.Encode(), nil, &list); err != nil {
+				return err
+			}
+			for _, d := range list.Items {
+				for _, w := range d.Warnings {
+					if w.Code == wanted {
+						continue
+					}
+					warnings.note(w.Code, w.Message, d.Document, d.DocumentID)
+				}
 			}
 			if list.NextCursor == nil {
 				break
@@ -410,11 +420,47 @@ func (o *ingested) explain(ctx context.Context, c *client) error {
 			q.Set("cursor", *list.NextCursor)
 		}
 	}
-	for _, code := range slices.Sorted(maps.Keys(byCode)) {
-		o.Failures = append(o.Failures, *byCode[code])
-	}
-	slices.SortStableFunc(o.Failures, func(a, b verdict) int { return cmp.Compare(len(b.Documents), len(a.Documents)) })
+	o.Failures, o.Warnings = failures.sorted(), warnings.sorted()
 	return nil
+}
+
+// wanted is the code of a warning that most long PDFs have, and nobody needs to act on.
+const wanted = "running_lines_removed"
+
+// verdicts collects failures or warnings by code.
+type verdicts struct {
+	byCode map[string]*verdict
+	seen   map[string]bool
+}
+
+// note adds a document to a code, once for each key.
+func (v *verdicts) note(code, message, document, key string) {
+	if v.byCode == nil {
+		v.byCode, v.seen = map[string]*verdict{}, map[string]bool{}
+	}
+	if key = code + "\x00" + key; v.seen[key] {
+		return
+	}
+	v.seen[key] = true
+	if v.byCode[code] == nil {
+		v.byCode[code] = &verdict{Code: code, Message: message}
+	}
+	v.byCode[code].Documents = append(v.byCode[code].Documents, document)
+}
+
+// sorted returns the codes, those of the most documents first.
+func (v *verdicts) sorted() (out []verdict) {
+	for _, code := range slices.Sorted(maps.Keys(v.byCode)) {
+		out = append(out, *v.byCode[code])
+	}
+	slices.SortStableFunc(out, func(a, b verdict) int { return cmp.Compare(len(b.Documents), len(a.Documents)) })
+	return out
+}
+
+func printCodes(w io.Writer, list []verdict) {
+	for _, v := range list {
+		fmt.Fprintf(w, "  %s (%s): %s\n      %s\n", v.Code, number(len(v.Documents)), v.Message, named(v.Documents))
+	}
 }
 
 // err is the command's result as an error.
@@ -478,11 +524,13 @@ func (o *ingested) print(w io.Writer, waited bool) {
 	if len(o.Failures)+len(o.Unread) > 0 {
 		fmt.Fprint(w, "\nIssues\n")
 	}
-	for _, v := range o.Failures {
-		fmt.Fprintf(w, "  %s (%s): %s\n      %s\n", v.Code, number(len(v.Documents)), v.Message, named(v.Documents))
-	}
+	printCodes(w, o.Failures)
 	for _, u := range o.Unread[:min(len(o.Unread), mostNames)] {
 		fmt.Fprintf(w, "  %s: %s\n", u.Name, u.Error)
+	}
+	if len(o.Warnings) > 0 {
+		fmt.Fprint(w, "\nWarnings\n")
+		printCodes(w, o.Warnings)
 	}
 	if len(o.Jobs) == 0 {
 		return
@@ -504,6 +552,9 @@ func (o *ingested) print(w io.Writer, waited bool) {
 	}
 	if len(which) > 0 {
 		next = append(next, [2]string{"sheaf docs" + o.flag + " --state " + strings.Join(which, ","), "list what did not succeed"})
+	}
+	if len(o.Warnings) > 0 {
+		next = append(next, [2]string{"sheaf docs" + o.flag + " --warning CODE", "list those with a warning"})
 	}
 	next = append(next, [2]string{o.URL, "see it in the page"})
 	wide := 0

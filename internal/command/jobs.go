@@ -163,8 +163,10 @@ func (g *global) showJob(ctx context.Context, c *client, job *sheaf.Job) error {
 	if len(out.Failures) > 0 {
 		fmt.Fprint(g.out, "\nIssues\n")
 	}
-	for _, v := range out.Failures {
-		fmt.Fprintf(g.out, "  %s (%s): %s\n      %s\n", v.Code, number(len(v.Documents)), v.Message, named(v.Documents))
+	printCodes(g.out, out.Failures)
+	if len(out.Warnings) > 0 {
+		fmt.Fprint(g.out, "\nWarnings\n")
+		printCodes(g.out, out.Warnings)
 	}
 	return nil
 }

@@ -139,6 +139,17 @@ func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w wher
 		}
 		w.when(len(c.any) > 0, c.value+" IN ?", c.any)
 	}
+	if len(f.Warnings) > 0 {
+		var of []string
+		var args []any
+		for _, code := range f.Warnings {
+			if checkText("a code", code, 4096) != nil {
+				return w, true
+			}
+			of, args = append(of, "warnings LIKE ? ESCAPE '!'"), append(args, "%"+escapeLike.Replace(`"code":`+encode(code))+"%")
+		}
+		w.add("("+strings.Join(of, " OR ")+")", args...)
+	}
 	return w, f.None
 }
 

@@ -59,10 +59,11 @@ type facetGroup struct {
 // documents have tags or languages of their own.
 const maxFacetGroups = 10_000
 
-// Facets counts the documents selected by f by each facet. The list of jobs, of which
-// there can be one a document, is a read of its own. The other lists come from one
-// read of the dataset's rows, which are grouped by all values; if these are too many,
-// each list is a read of its own. Either returns a bounded number of rows.
+// Facets counts the documents selected by f by each facet. The lists of jobs, of which
+// there can be one a document, and of warnings, of which a document can have many, are
+// reads of their own. The other lists come from one read of the dataset's rows, which
+// are grouped by all values; if these are too many, each list is a read of its own.
+// Each returns a bounded number of rows.
 func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.DocumentFilter) (*taskstore.Facets, error) {
 	if len(f.IDs) > maxFilterIDs {
 		return nil, tooManyIDs(len(f.IDs))
@@ -137,7 +138,7 @@ func (s *documents) Facets(ctx context.Context, tenantID string, f taskstore.Doc
 	if out.Issues, err = s.issues(ctx, tenantID, list(facetIssue)); err != nil {
 		return nil, err
 	}
-	return out, s.jobFacets(ctx, tenantID, f, out)
+	return out, s.otherFacets(ctx, tenantID, f, out)
 }
 
 const (
@@ -200,11 +201,14 @@ func (s *documents) facetsApart(ctx context.Context, tenantID string, f taskstor
 	if out.Issues, err = s.issues(ctx, tenantID, rows); err != nil {
 		return nil, err
 	}
-	return out, s.jobFacets(ctx, tenantID, f, out)
+	return out, s.otherFacets(ctx, tenantID, f, out)
 }
 
-// jobFacets adds the list of jobs, the newest first.
-func (s *documents) jobFacets(ctx context.Context, tenantID string, f taskstore.DocumentFilter, out *taskstore.Facets) error {
+// otherFacets adds the lists of warnings and of jobs, the newest first.
+func (s *documents) otherFacets(ctx context.Context, tenantID string, f taskstore.DocumentFilter, out *taskstore.Facets) (err error) {
+	if out.Warnings, err = s.notices(ctx, tenantID, f); err != nil {
+		return err
+	}
 	f.JobIDs = nil
 	rows, err := s.facet(ctx, tenantID, f, "job_id", "1 DESC", "")
 	if err != nil {
@@ -234,6 +238,58 @@ type facetRow struct {
 
 func facets(rows []facetRow) []taskstore.Facet {
 	return mapped(rows, func(r facetRow) taskstore.Facet { return taskstore.Facet{Value: r.Value, Documents: r.Documents} })
+}
+
+// notices counts documents by their warnings: by those of at most maxFacetGroups
+// documents or, if they have the same warnings, groups of documents.
+func (s *documents) notices(ctx context.Context, tenantID string, f taskstore.DocumentFilter) ([]taskstore.Notice, error) {
+	f.Warnings = nil
+	w, nothing := s.selects(tenantID, f)
+	if nothing {
+		return []taskstore.Notice{}, nil
+	}
+	w.add("warnings<>'[]'")
+	groups, err := all[facetRow](s.read(ctx), fmt.Sprintf("SELECT warnings AS value, COUNT(*) AS documents, MIN(id) AS sample FROM documents%s GROUP BY 1 LIMIT %d", w.String(), maxFacetGroups), w.args...)
+	if err != nil {
+		return nil, err
+	}
+	by := map[string]*taskstore.Notice{}
+	for _, g := range groups {
+		var warnings []sheaf.Warning
+		decode(g.Value, &warnings)
+		counted := map[string]bool{}
+		for _, said := range warnings {
+			n := by[said.Code]
+			if n == nil {
+				n = &taskstore.Notice{Code: said.Code}
+				by[said.Code] = n
+			}
+			if counted[said.Code] {
+				continue
+			}
+			counted[said.Code] = true
+			if n.Documents += g.Documents; n.Document == "" || g.Sample < n.Document {
+				n.Document, n.Sample = g.Sample, said
+			}
+		}
+	}
+	out := make([]taskstore.Notice, 0, len(by))
+	for _, n := range by {
+		out = append(out, *n)
+	}
+	slices.SortFunc(out, func(a, b taskstore.Notice) int {
+		return cmp.Or(cmp.Compare(b.Documents, a.Documents), strings.Compare(a.Code, b.Code))
+	})
+	out = out[:min(len(out), taskstore.MaxFacets)]
+	names, err := byIDs[struct{ ID, Name string }](s.read(ctx), mapped(out, func(n taskstore.Notice) string { return n.Document }), "SELECT id, name FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
+	for _, d := range names {
+		for i := range out {
+			if out[i].Document == d.ID {
+				out[i].Name = d.Name
+			}
+		}
+	}
+	return out, err
 }
 
 // issues reads, for each group, the failure of its oldest document.

@@ -506,6 +506,23 @@ func (s *jobs) JobDocuments(ctx context.Context, tenantID, jobID string, p tasks
 	return docs, next, addNotBefore(s.read(ctx), docs)
 }
 
+// JobWarnings lists the warnings of a job's documents, ordered by document id. Those of
+// a document that another job has parsed since are of that job.
+func (s *jobs) JobWarnings(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]taskstore.JobWarnings, string, error) {
+	if _, err := s.job(ctx, tenantID, jobID); err != nil {
+		return nil, "", err
+	}
+	var w where
+	w.add("g.job_id=?", jobID)
+	w.add("d.tenant_id=?", tenantID)
+	w.add("d.deleted_at=0 AND d.gen=g.gen AND d.warnings<>'[]'")
+	return page(s.read(ctx), "SELECT d.id, d.name, d.warnings FROM generations g JOIN documents d ON d.id=g.doc_id", w, "g.doc_id", p, documentRow.id, func(r documentRow) taskstore.JobWarnings {
+		out := taskstore.JobWarnings{DocumentID: r.ID, Document: r.Name}
+		decode(r.Warnings, &out.Warnings)
+		return out
+	})
+}
+
 // JobErrors lists the failures of a job, ordered by document id: first the
 // document's own failure, then those of its tasks, then its unreadable units. The
 // cursor is a document and how many of its failures were listed.

@@ -1734,6 +1734,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"JobGiven":      func() error { _, err := b.JobGiven(ctx, me, job); return err },
 		"JobDocuments":  func() error { _, _, err := b.JobDocuments(ctx, me, job, one); return err },
 		"JobErrors":     func() error { _, _, err := b.JobErrors(ctx, me, job, one); return err },
+		"JobWarnings":   func() error { _, _, err := b.JobWarnings(ctx, me, job, one); return err },
 		"Remaining":     func() error { _, err := b.Remaining(ctx, me, job); return err },
 		"SetPaused job": func() error { _, err := b.SetPaused(ctx, me, taskstore.PauseScope{JobID: job}, true); return err },
 		"SetPaused dataset": func() error {
@@ -1769,7 +1770,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		},
 		"Facets": func() (int, error) {
 			x, err := b.Facets(ctx, me, taskstore.DocumentFilter{DatasetID: b.dataset.ID})
-			return x.Documents + x.Ended + len(x.States) + len(x.Formats) + len(x.Issues) + len(x.Jobs) + len(x.Languages) + len(x.Tags), err
+			return x.Documents + x.Ended + len(x.States) + len(x.Formats) + len(x.Issues) + len(x.Warnings) + len(x.Jobs) + len(x.Languages) + len(x.Tags), err
 		},
 		"Facets of the job": func() (int, error) {
 			x, err := b.Facets(ctx, me, taskstore.DocumentFilter{JobIDs: []string{job}})

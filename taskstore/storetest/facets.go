@@ -40,8 +40,8 @@ func testFacets(t *testing.T, b *bench) {
 	locked := sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "the file is locked")
 	locked.Detail = "lines of a parser"
 	for i, p := range map[int]taskstore.Publication{
-		0: {State: sheaf.DocSucceeded, Ledger: sheaf.LedgerCounts{OK: 12}, Chunks: 24},
-		1: {State: sheaf.DocFailed, Failure: locked},
+		0: {State: sheaf.DocSucceeded, Ledger: sheaf.LedgerCounts{OK: 12}, Chunks: 24, Warnings: []sheaf.Warning{{Code: "rows_clipped", Message: "one", Page: 1}, {Code: "rows_clipped", Message: "two", Page: 2}, {Code: "repaired", Message: "“quoted” \"code\":\"odd\""}}},
+		1: {State: sheaf.DocFailed, Failure: locked, Warnings: []sheaf.Warning{{Code: "rows_clipped", Message: "three"}}},
 		2: {State: sheaf.DocPartiallySucceeded, Ledger: sheaf.LedgerCounts{OK: 11, Failed: 1}, Chunks: 22, Failure: locked},
 		4: {State: sheaf.DocFailed, Failure: sheaf.Fail(sheaf.CategoryBadInput, "empty_file", "nothing in it, or \x00")},
 	} {
@@ -75,6 +75,15 @@ func testFacets(t *testing.T, b *bench) {
 	b.same("issues", all.Issues[:1], []taskstore.Issue{{Code: "encrypted", Documents: 2, Failed: 1, Sample: shown, Document: ids[1], Name: "b.pdf"}})
 	b.same("the other issue", []any{len(all.Issues), all.Issues[1].Code, all.Issues[1].Documents, all.Issues[1].Failed}, []any{2, "empty_file", 1, 1})
 
+	b.same("warnings", all.Warnings, []taskstore.Notice{{Code: "rows_clipped", Documents: 2, Sample: sheaf.Warning{Code: "rows_clipped", Message: "one", Page: 1}, Document: ids[0], Name: "a.pdf"},
+		{Code: "repaired", Documents: 1, Sample: sheaf.Warning{Code: "repaired", Message: "“quoted” \"code\":\"odd\""}, Document: ids[0], Name: "a.pdf"}})
+	warned, next, err := b.JobWarnings(b.ctx, b.tenant, first.ID, taskstore.Page{Limit: 1, Ascending: true})
+	b.ok(err)
+	b.same("warnings of the first document", []any{len(warned), warned[0].Document, len(warned[0].Warnings)}, []any{1, "a.pdf", 3})
+	warned, next, err = b.JobWarnings(b.ctx, b.tenant, first.ID, taskstore.Page{Limit: 1, Ascending: true, Cursor: next})
+	b.ok(err)
+	b.same("warnings of the last document", []any{warned, next}, []any{[]taskstore.JobWarnings{{DocumentID: ids[1], Document: "b.pdf", Warnings: []sheaf.Warning{{Code: "rows_clipped", Message: "three"}}}}, ""})
+
 	// Each list ignores its own condition and obeys the others; each value finds as
 	// many documents as its count.
 	few := taskstore.DocumentFilter{States: []sheaf.DocumentState{sheaf.DocFailed}, MediaTypes: []string{"application/pdf"}}
@@ -104,6 +113,14 @@ func testFacets(t *testing.T, b *bench) {
 	for _, f := range all.Issues {
 		found(f.Code, taskstore.DocumentFilter{Issues: []string{f.Code}}, f.Documents)
 	}
+	for _, f := range all.Warnings {
+		found(f.Code, taskstore.DocumentFilter{Warnings: []string{f.Code, "none has this"}}, f.Documents)
+	}
+	for _, code := range []string{"odd", "rows", "rowsxclipped", `repaired","message`, "\x00"} {
+		found("no code: "+code, taskstore.DocumentFilter{Warnings: []string{code}}, 0)
+	}
+	b.same("warnings of what has another", len(read(taskstore.DocumentFilter{Warnings: []string{"repaired"}}).Warnings), 2)
+	b.same("documents with a warning", read(taskstore.DocumentFilter{Warnings: []string{"repaired"}}).Documents, 1)
 	found("what no value can be", taskstore.DocumentFilter{Tags: []string{"\x00"}}, 0)
 
 	// Deleted documents, and those of others, are not counted.
@@ -114,7 +131,7 @@ func testFacets(t *testing.T, b *bench) {
 	b.same("after a deletion", read(taskstore.DocumentFilter{}).Documents, 5)
 	none, err := b.Facets(b.ctx, b.tenant, taskstore.DocumentFilter{DatasetID: other.dataset.ID})
 	b.ok(err)
-	b.same("of a dataset of another tenant", none, &taskstore.Facets{States: []taskstore.Facet{}, Formats: []taskstore.Facet{}, Issues: []taskstore.Issue{}, Jobs: []taskstore.Facet{}, Languages: []taskstore.Facet{}, Tags: []taskstore.Facet{}})
+	b.same("of a dataset of another tenant", none, &taskstore.Facets{States: []taskstore.Facet{}, Formats: []taskstore.Facet{}, Issues: []taskstore.Issue{}, Warnings: []taskstore.Notice{}, Jobs: []taskstore.Facet{}, Languages: []taskstore.Facet{}, Tags: []taskstore.Facet{}})
 	b.same("of nothing", read(taskstore.DocumentFilter{None: true}).Documents, 0)
 	_, err = b.Facets(b.ctx, b.tenant, taskstore.DocumentFilter{IDs: make([]string, 10_001)})
 	b.is(err, sheaf.ErrInvalid)

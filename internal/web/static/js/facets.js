@@ -5,8 +5,8 @@ import { button, el, name } from "./dom.js";
 import { format, number } from "./format.js";
 
 /** @typedef {import("./types.js").Facets} Facets */
-/** @typedef {{q: string, state: string[], type: string[], issue: string[], job: string[], language: string[], tag: string[], sort: string, desc: boolean}} Asked */
-/** @typedef {"state"|"type"|"issue"|"job"|"language"|"tag"} Key */
+/** @typedef {{q: string, state: string[], type: string[], issue: string[], warning: string[], job: string[], language: string[], tag: string[], sort: string, desc: boolean}} Asked */
+/** @typedef {"state"|"type"|"issue"|"warning"|"job"|"language"|"tag"} Key */
 
 /** What people call groups of states, and the states in each. @type {Record<string, [string, string[]]>} */
 export const stateGroups = {
@@ -21,7 +21,7 @@ export const stateGroups = {
 export const statesOf = (groups) => groups.flatMap((g) => stateGroups[g]?.[1] || []);
 
 /** Keys of the address, their titles and the parameter of the API. @type {[Key, string, string][]} */
-const kinds = [["state", "State", "state"], ["issue", "Issue", "failure_code"], ["type", "Format", "media_type"], ["tag", "Tag", "tag"], ["language", "Language", "language"], ["job", "Job", "job"]];
+const kinds = [["state", "State", "state"], ["issue", "Issue", "failure_code"], ["type", "Format", "media_type"], ["warning", "Warning", "warning"], ["tag", "Tag", "tag"], ["language", "Language", "language"], ["job", "Job", "job"]];
 
 export const facetKeys = /** @type {Key[]} */ (kinds.map(([k]) => k));
 
@@ -40,9 +40,12 @@ export function selection(a) {
   if (!narrowed(a)) return { all: true };
   /** @type {Record<string, any>} */
   const filter = a.q ? { q: a.q } : {};
-  for (const [key, , of] of kinds) if (a[key].length) filter[{ job: "job_ids", language: "languages", tag: "tags" }[of] || of] = key === "state" ? statesOf(a.state) : a[key];
+  for (const [key, , of] of kinds) if (a[key].length) filter[{ warning: "warnings", job: "job_ids", language: "languages", tag: "tags" }[of] || of] = key === "state" ? statesOf(a.state) : a[key];
   return { filter };
 }
+
+/** A code in words. @param {string} code */
+export const words = (code) => code.slice(0, 1).toUpperCase() + code.slice(1).replaceAll("_", " ");
 
 let languages = /** @type {Intl.DisplayNames|undefined} */ (undefined);
 
@@ -51,6 +54,7 @@ function label(key, f) {
   if (key === "type") return format(f.value);
   if (key === "job") return f.name || f.value;
   if (key === "issue") return causeOf({ code: f.value, category: f.sample?.category }).short;
+  if (key === "warning") return words(f.value);
   if (key === "language" && /^[a-z]{2,3}([-_][a-z0-9]+)*$/i.test(f.value)) {
     try {
       return (languages ||= new Intl.DisplayNames(["en"], { type: "language" })).of(f.value.replaceAll("_", "-")) || f.value;
@@ -123,7 +127,7 @@ export function facetColumn({ ask, views }) {
     const focus = document.activeElement instanceof HTMLInputElement && lists.contains(document.activeElement) ? document.activeElement.dataset.value : undefined;
     lists.replaceChildren(...kinds.map(([key, title, of]) => {
       /** @type {(import("./types.js").Facet & {sample?: any})[]} */
-      let values = key === "state" ? Object.entries(stateGroups).map(([value, [, states]]) => ({ value, documents: f.state.filter((s) => states.includes(s.value)).reduce((n, s) => n + s.documents, 0) })) : /** @type {any} */ (f)[of].map((/** @type {any} */ v) => (key === "issue" ? { ...v, value: v.code } : v));
+      let values = key === "state" ? Object.entries(stateGroups).map(([value, [, states]]) => ({ value, documents: f.state.filter((s) => states.includes(s.value)).reduce((n, s) => n + s.documents, 0) })) : /** @type {any} */ (f)[of].map((/** @type {any} */ v) => (key === "issue" || key === "warning" ? { ...v, value: v.code } : v));
       const count = new Map(values.map((v) => [v.value, v]));
       order[key] ||= [];
       for (const v of values) {
@@ -139,7 +143,7 @@ export function facetColumn({ ask, views }) {
         const text = names[key].get(v) || label(key, { value: v, documents: 0 }), n = count.get(v)?.documents || 0;
         const box = el("input", { type: "checkbox", "data-value": `${key} ${v}`, "aria-label": `${title}: ${text}${key === "issue" ? ` (${v})` : ""}, ${number(n)}`, onchange: () => ask({ [key]: box.checked ? [...a[key], v] : a[key].filter((x) => x !== v) }) });
         box.checked = a[key].includes(v);
-        return el("li", {}, el("label", { title: key === "issue" ? v : text.length > 18 ? text.slice(0, 400) : undefined }, box, el("span", { class: "facet-name" }, name(text)), el("span", { class: "num muted" }, number(n))));
+        return el("li", {}, el("label", { title: key === "issue" ? v : key === "warning" ? count.get(v)?.sample?.message : text.length > 18 ? text.slice(0, 400) : undefined }, box, el("span", { class: "facet-name" }, name(text)), el("span", { class: "num muted" }, number(n))));
       })), there.length > shown.length ? button(`Show all ${number(there.length)}`, () => {
         whole.add(key);
         if (last) update(...last);

@@ -14,7 +14,8 @@
  *   parser_config: ParseConfig, made_with?: ParseConfig, metadata: Record<string, string>, attributes?: Record<string, any>, duplicate_of?: string, parent_id?: string, path?: string, job_id?: string, not_before?: string, created_at: string, updated_at: string, started_at?: string, finished_at?: string}} Doc
  * @typedef {{value: string, name?: string, documents: number}} Facet
  * @typedef {{code: string, documents: number, failed: number, sample: Failure, document_id: string, document: string}} Issue
- * @typedef {{documents: number, ended_last_minute: number, state: Facet[], media_type: Facet[], failure_code: Issue[], job: Facet[], language: Facet[], tag: Facet[]}} Facets
+ * @typedef {{code: string, documents: number, sample: Warning, document_id: string, document: string}} Notice
+ * @typedef {{documents: number, ended_last_minute: number, state: Facet[], media_type: Facet[], failure_code: Issue[], warning: Notice[], job: Facet[], language: Facet[], tag: Facet[]}} Facets
  * @typedef {{generation: number, job_id: string, state: State, parser_config: ParseConfig, parser?: string, units: number, unit?: string, chunks: number, tokens: number,
  *   ledger: LedgerCounts, failure?: Failure, created_at: string, finished_at?: string, published_at?: string}} Generation
  * @typedef {{name: string, start_ms: number, ms: number}} StageTime

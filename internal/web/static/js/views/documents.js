@@ -63,7 +63,7 @@ let left;
 export async function view({ root, params, query, signal }) {
   const base = datasetPath(params.ds);
   /** @type {import("../facets.js").Asked} */
-  const asked = { q: "", state: [], type: [], issue: [], job: [], language: [], tag: [], sort: "added", desc: true };
+  const asked = { q: "", state: [], type: [], issue: [], warning: [], job: [], language: [], tag: [], sort: "added", desc: true };
   const read = (/** @type {URLSearchParams} */ q) => {
     asked.q = q.get("q") || "";
     for (const k of facetKeys) asked[k] = q.getAll(k).filter((v) => v && (k !== "state" || stateGroups[v]));

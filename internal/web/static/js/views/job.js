@@ -34,9 +34,9 @@ export async function view({ root, params, query, signal }) {
   let after = query.get("after") || "", first = after ? Math.max(1, Math.trunc(Number(query.get("from"))) || 1) : 1, next = "";
   const pace = pacer();
   const state = el("span"), facts = el("p", { class: "muted facts-line" }), tools = el("div", { class: "tools" });
-  const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), lines = el("section"), list = el("section");
+  const progress = el("section", { class: "progress-box", "aria-label": "Progress" }), stages = el("section"), wrong = el("section"), warned = el("section"), lines = el("section"), list = el("section");
   root.replaceChildren(el("p", { class: "crumbs" }, el("a", { href: "/jobs" }, "Jobs"), " / "),
-    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, `${kind} of ${plural(job.documents.total, "document")}`), state, tools), facts, progress, stages, wrong, lines, list);
+    el("div", { class: "head" }, el("h1", { tabindex: "-1" }, `${kind} of ${plural(job.documents.total, "document")}`), state, tools), facts, progress, stages, wrong, warned, lines, list);
 
   /** The first row of the stages: a document can fail before any of its pages is read. */
   function documents() {
@@ -86,6 +86,23 @@ export async function view({ root, params, query, signal }) {
     });
     draw(wrong, errors.length ? el("div", { class: "problems" }, el("h2", {}, "Issues"), el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?${new URLSearchParams([["job", job.id], ["state", "failed"], ["state", "partial"]])}` }, "Show these documents in the dataset")), errors.map((/** @type {any} */ e) => el("article", { class: "problem" },
       el("h3", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${e.document_id}?tab=problems` }, name(e.document)), ": ", failureLine(e.failure)), el("p", {}, cure(e.failure), " ", el("code", {}, e.failure.code))))) : null);
+  }
+
+  /** What was left out of documents, by code. */
+  async function showWarnings() {
+    if (!terminal(job.state)) return;
+    const page = await get(`${base}/warnings?limit=1000&order=oldest`, signal);
+    const list = /** @type {{document_id: string, document: string, warnings: import("../types.js").Warning[]}[]} */ (page.items);
+    const by = /** @type {Map<string, {message: string, documents: Set<string>}>} */ (new Map());
+    for (const d of list) {
+      for (const w of d.warnings.filter((w) => w.code !== "running_lines_removed")) { // most long PDFs have it
+        const of = by.get(w.code) || { message: w.message, documents: new Set() };
+        by.set(w.code, of);
+        of.documents.add(d.document_id);
+      }
+    }
+    const codes = [...by].sort(([, a], [, b]) => b.documents.size - a.documents.size);
+    draw(warned, codes.length ? el("details", { class: "notes" }, el("summary", {}, `${page.next_cursor ? "More than " : ""}${plural(new Set([...by.values()].flatMap((of) => [...of.documents])).size, "document")} with warnings`), el("ul", {}, codes.map(([code, of]) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}?${new URLSearchParams([["job", job.id], ["warning", code]])}` }, plural(of.documents.size, "document")), ": ", of.message, " ", el("code", {}, code))))) : null);
   }
 
   /** The tasks of documents that had ended when they were read, and as what. @type {Map<string, {as: string, tasks: import("../types.js").Task[]}>} */
@@ -168,7 +185,7 @@ export async function view({ root, params, query, signal }) {
         show();
       }
       told = false;
-      await Promise.all([showErrors(), showTasks()]);
+      await Promise.all([showErrors(), showWarnings(), showTasks()]);
     } catch (e) {
       if (!aborted(e)) announce(String(/** @type {Error} */ (e).message));
       missed = true; // nothing else may happen that would ask again
@@ -191,7 +208,7 @@ export async function view({ root, params, query, signal }) {
   };
   signal.addEventListener("abort", () => clearTimeout(due));
   show();
-  await Promise.all([showErrors(), showTasks()]);
+  await Promise.all([showErrors(), showWarnings(), showTasks()]);
   follow(base, {
     status: take,
     event: () => soon(),
