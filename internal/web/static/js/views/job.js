@@ -15,6 +15,11 @@ import { kinds } from "./jobs.js";
 
 /** @typedef {import("../types.js").Job} Job */
 
+/** @typedef {{document_id: string, document: string, failure: import("../types.js").Failure}} JobError */
+
+/** Documents that are named for an issue; a link leads to the others. */
+const mostNames = 5;
+
 /** The timeline reads the tasks of this many documents at a time. */
 const mostDocuments = 40;
 
@@ -77,16 +82,24 @@ export async function view({ root, params, query, signal }) {
   async function showErrors() {
     const now = ["failed", "partially_succeeded", "canceled"].map((s) => job.documents.by_state[s] || 0).join();
     if (large() && now === bad) return;
-    const all = (await get(`${base}/errors?limit=100`, signal)).items, seen = new Set();
+    const page = await get(`${base}/errors?limit=${terminal(job.state) ? 1000 : 100}`, signal), seen = new Set();
     bad = now;
-    // A page that was tried again, alone, is listed once for each time.
-    const errors = all.filter((/** @type {any} */ e) => {
+    const by = /** @type {Map<string, JobError[]>} */ (new Map());
+    for (const e of /** @type {JobError[]} */ (page.items)) {
+      // A page that was tried again, alone, is listed once for each time.
       const key = [e.document_id, e.failure.code, e.failure.page || e.failure.range].join();
-      return !seen.has(key) && seen.add(key);
-    });
-    draw(wrong, errors.length ? el("div", { class: "problems" }, el("h2", {}, "Issues"), el("p", {}, el("a", { href: `/datasets/${job.dataset_id}?${new URLSearchParams([["job", job.id], ["state", "failed"], ["state", "partial"]])}` }, "Show these documents in the dataset")), errors.map((/** @type {any} */ e) => el("article", { class: "problem" },
-      el("h3", {}, el("a", { href: `/datasets/${job.dataset_id}/documents/${e.document_id}?tab=problems` }, name(e.document)), ": ", failureLine(e.failure)), el("p", {}, cure(e.failure), " ", el("code", {}, e.failure.code))))) : null);
+      if (!seen.has(key)) by.set(e.failure.code, [...by.get(e.failure.code) || [], e]);
+      seen.add(key);
+    }
+    const codes = [...by].sort(([, a], [, b]) => b.length - a.length);
+    draw(wrong, codes.length ? el("div", { class: "problems" }, el("h2", {}, "Issues"), el("p", {}, page.next_cursor ? `The first ${number(page.items.length)}. ` : "", el("a", { href: inDataset(["state", "failed"], ["state", "partial"]) }, "Show these documents in the dataset")), codes.map(([code, list]) => {
+      const f = list[0].failure, ill = (/** @type {JobError} */ e) => el("a", { href: `/datasets/${job.dataset_id}/documents/${e.document_id}?tab=problems` }, name(e.document));
+      return el("article", { class: "problem" }, el("h3", {}, list.length === 1 ? [ill(list[0]), ": ", failureLine(f)] : f.message), el("p", {}, cure(f), " ", el("code", {}, code)),
+        list.length === 1 ? null : el("p", {}, list.slice(0, mostNames).map((e, i) => [i ? " · " : "", ill(e), e.failure.page ? `, page ${number(e.failure.page)}` : ""]), list.length > mostNames ? [" · ", el("a", { href: inDataset(["issue", code]) }, page.next_cursor ? "more" : `all ${number(list.length)}`)] : null));
+    })) : null);
   }
+  /** The documents of the job in the page of their dataset. @param {...[string, string]} filter */
+  const inDataset = (...filter) => `/datasets/${job.dataset_id}?${new URLSearchParams([["job", job.id], ...filter])}`;
 
   /** What was left out of documents, by code. */
   async function showWarnings() {
@@ -102,7 +115,7 @@ export async function view({ root, params, query, signal }) {
       }
     }
     const codes = [...by].sort(([, a], [, b]) => b.documents.size - a.documents.size);
-    draw(warned, codes.length ? el("details", { class: "notes" }, el("summary", {}, `${page.next_cursor ? "More than " : ""}${plural(new Set([...by.values()].flatMap((of) => [...of.documents])).size, "document")} with warnings`), el("ul", {}, codes.map(([code, of]) => el("li", {}, el("a", { href: `/datasets/${job.dataset_id}?${new URLSearchParams([["job", job.id], ["warning", code]])}` }, plural(of.documents.size, "document")), ": ", of.message, " ", el("code", {}, code))))) : null);
+    draw(warned, codes.length ? el("details", { class: "notes" }, el("summary", {}, `${page.next_cursor ? "More than " : ""}${plural(new Set([...by.values()].flatMap((of) => [...of.documents])).size, "document")} with warnings`), el("ul", {}, codes.map(([code, of]) => el("li", {}, el("a", { href: inDataset(["warning", code]) }, plural(of.documents.size, "document")), ": ", of.message, " ", el("code", {}, code))))) : null);
   }
 
   /** The tasks of documents that had ended when they were read, and as what. @type {Map<string, {as: string, tasks: import("../types.js").Task[]}>} */
