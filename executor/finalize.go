@@ -205,7 +205,7 @@ func emptyFailure(c sheaf.LedgerCounts, ledger sheaf.Ledger, first *sheaf.Failur
 // verifyIndex makes sure that every chunk of the generation can be found, and
 // rewrites missing ones from the artifacts.
 func (e *Executor) verifyIndex(ctx context.Context, doc *sheaf.Document, tasks []sheaf.Task) error {
-	ctx = index.WithWaiting(ctx, func() { worker.Yield(ctx) }) // one refresh serves all that finish within a second
+	ctx = index.WithWaiting(ctx, func() { worker.YieldBriefly(ctx) }) // one refresh serves all that finish within a second
 	if err := e.cfg.Index.Refresh(ctx); err != nil {
 		return err
 	}

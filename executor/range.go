@@ -600,7 +600,7 @@ func (e *Executor) store(ctx context.Context, run *run, doc *sheaf.Document, chu
 	}
 	return key, run.stage(ctx, "index", func(ctx context.Context) error {
 		ctx = index.WithWaiting(ctx, func() {
-			if worker.Yield(ctx) {
+			if worker.YieldBriefly(ctx) {
 				leave()
 			}
 		})

@@ -40,10 +40,11 @@ type Hints interface {
 	// refused because another worker runs the task. A hint whose claim had an unclear
 	// error is not acked: Recover finds it.
 	Ack(ctx context.Context, h sheaf.Hint, running bool) error
-	// Done says that a task taken from this queue is no longer running.
+	// Done says that a task taken from this queue is no longer running, or only waits
+	// for its end. It is called once.
 	Done(ctx context.Context, tenantID, taskID string) error
 	// Charge counts cost towards the share of the hint's tenant, in addition to the
-	// hint's own cost: its task took longer than that. It is called before Done.
+	// hint's own cost: its task took longer than that.
 	Charge(ctx context.Context, h sheaf.Hint, cost int) error
 	// Recover returns hints that a worker took and neither acked nor returned within
 	// minIdle. They then belong to workerID.

@@ -173,12 +173,14 @@ type attempt struct {
 	hint   sheaf.Hint
 	cancel context.CancelCauseFunc
 	since  time.Time
-	began  atomic.Bool  // it has or had a worker
-	worked atomic.Bool  // only its outcome remains to be written: its capacity is released
-	waited atomic.Bool  // it gave its worker back to wait
-	lost   atomic.Bool  // its lease is gone, which was reported
-	spent  atomic.Int64 // processor time it took in other processes, in ns
-	fence  atomic.Int64 // monotonic-clock deadline (ns since Worker.started) after which the lease may be gone
+	began  atomic.Bool // it has or had a worker
+	worked atomic.Bool // only its outcome remains to be written: its capacity is released
+	waited atomic.Bool // it gave its worker back to wait
+	// uncounted says that the queue does not count it towards the cap any more.
+	uncounted atomic.Bool
+	lost      atomic.Bool  // its lease is gone, which was reported
+	spent     atomic.Int64 // processor time it took in other processes, in ns
+	fence     atomic.Int64 // monotonic-clock deadline (ns since Worker.started) after which the lease may be gone
 }
 
 // Causes of an attempt's cancellation, read back with context.Cause.
@@ -306,18 +308,20 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 		})
 		since := time.Now()
 		var yield sync.Mutex
-		run = context.WithValue(run, yieldKey{}, func() bool {
+		run = context.WithValue(run, yieldKey{}, func(brief bool) bool {
 			yield.Lock()
 			defer yield.Unlock()
-			if a.waited.Load() {
-				return true
+			if !a.waited.Load() {
+				if !w.waits.TryAcquire(1) {
+					return false
+				}
+				a.waited.Store(true)
+				w.capacity.worked(time.Since(since))
+				leave()
 			}
-			if !w.waits.TryAcquire(1) {
-				return false
+			if brief && !a.uncounted.Swap(true) {
+				w.uncount(run, a)
 			}
-			a.waited.Store(true)
-			w.capacity.worked(time.Since(since))
-			leave()
 			return true
 		})
 		w.run(run, a, func() {
@@ -333,8 +337,9 @@ func (w *Worker) start(ctx context.Context, h sheaf.Hint) {
 }
 
 // maxWaiting is how many tasks per worker may have given their worker back: they
-// hold their results in memory.
-const maxWaiting = 8
+// hold their results in memory. It also limits how many small files a second a worker
+// ends, each of which waits up to a second for the index's next refresh.
+const maxWaiting = 16
 
 type yieldKey struct{}
 
@@ -345,8 +350,30 @@ type yieldKey struct{}
 // lease is still renewed. Yield may be called again, by any goroutine, and does
 // nothing when too many wait or ctx is not a task's.
 func Yield(ctx context.Context) bool {
-	f, ok := ctx.Value(yieldKey{}).(func() bool)
-	return ok && f()
+	f, ok := ctx.Value(yieldKey{}).(func(brief bool) bool)
+	return ok && f(false)
+}
+
+// YieldBriefly is Yield before a wait of a second at most, after which little is left
+// to do. The task no longer counts towards its tenant's cap: otherwise a tenant could
+// end no more small files a second than its cap, on workers that are idle. What waits
+// for longer, such as for the answers of a model, must count, so that the tasks of one
+// tenant do not take all places to wait.
+func YieldBriefly(ctx context.Context) bool {
+	f, ok := ctx.Value(yieldKey{}).(func(brief bool) bool)
+	return ok && f(true)
+}
+
+// queueTime bounds telling the queue that a task waits.
+const queueTime = 5 * time.Second
+
+// uncount tells the queue that the task does not count any more.
+func (w *Worker) uncount(ctx context.Context, a *attempt) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queueTime)
+	defer cancel()
+	if err := w.cfg.Queue.Done(ctx, a.task.TenantID, a.task.ID); err != nil {
+		w.cfg.Log.WarnContext(ctx, "could not tell the queue that a task only waits; reconciliation will, when it has ended", "task", a.task.ID, "error", err)
+	}
 }
 
 type spentKey struct{}
@@ -511,8 +538,10 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		}
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
 	}
-	if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
-		log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)
+	if !a.uncounted.Swap(true) {
+		if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
+			log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)
+		}
 	}
 	w.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }

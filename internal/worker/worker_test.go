@@ -810,3 +810,43 @@ func (e *ends) Finished(kind sheaf.TaskKind, _ sheaf.TaskState, took time.Durati
 func (e *ends) Produced(kind sheaf.TaskKind, r sheaf.TaskResult) {
 	e.said = append(e.said, fmt.Sprintf("%s done %v %d chunks", kind, e.took[kind], r.Chunks))
 }
+
+// A task that waits briefly for its end does not count towards the cap meanwhile, and
+// the queue is told once. One that waits for longer counts until it ends.
+func TestTaskThatWaitsBrieflyDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		waits := func(yield ...func(context.Context) bool) func(context.Context) error {
+			return func(ctx context.Context) error {
+				for _, f := range yield {
+					if !f(ctx) {
+						t.Error("a task kept its worker")
+					}
+				}
+				<-over
+				return nil
+			}
+		}
+		r := start(t, map[sheaf.TaskKind]func(context.Context) error{
+			"brief": waits(YieldBriefly, YieldBriefly), "long": waits(Yield), "both": waits(Yield, YieldBriefly),
+		}, "brief", "long", "both")
+		done := func() (ids []string) {
+			r.queue.mu.Lock()
+			defer r.queue.mu.Unlock()
+			for _, e := range r.queue.log {
+				if id, is := strings.CutPrefix(e, "done "); is {
+					ids = append(ids, id)
+				}
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		time.Sleep(time.Second)
+		expect(t, done(), "both", "brief")
+		close(over)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		r.finish()
+		expect(t, done(), "both", "brief", "long")
+	})
+}
