@@ -73,6 +73,8 @@ type task struct {
 	stage    uint8
 	lane     sheaf.Lane
 	due      float64
+
+	uncounted bool // towards the tenant's cap
 }
 
 // Kinds of tasks.
@@ -429,7 +431,8 @@ func (s *sim) goOn(id int32) {
 			next = s.store.use(s, float64(t.pages)*m.ms(storePage))
 		}
 	case stored:
-		// From here on only waiting is left, which occupies no worker.
+		// From here on only waiting is left, which occupies no worker and does not count
+		// towards the tenant's cap.
 		switch gather, refresh := m.ms(indexGather), m.ms(indexRefresh); {
 		case t.kind == parse && gather > 0:
 			next += gather * s.random.Float64()
@@ -455,6 +458,8 @@ func (s *sim) goOn(id int32) {
 	if next > s.now {
 		s.at(next, ofTask, id)
 		if leaves {
+			t.uncounted = true
+			s.uncount(s.docs.at(t.doc).tenant)
 			s.leave(e)
 		}
 		return
@@ -465,13 +470,20 @@ func (s *sim) goOn(id int32) {
 	s.goOn(id)
 }
 
+// uncount frees a tenant's slot under its cap.
+func (s *sim) uncount(tenant int32) {
+	if s.queue.done(tenant, s.now) {
+		s.wake(1)
+	}
+}
+
 // ends performs the consequences of the end of a task.
 func (s *sim) ends(id int32) {
 	t := *s.tasks.at(id)
 	s.tasks.remove(id)
 	d := s.docs.at(t.doc)
-	if s.queue.done(d.tenant, s.now) {
-		s.wake(1)
+	if !t.uncounted {
+		s.uncount(d.tenant)
 		d = s.docs.at(t.doc)
 	}
 	switch t.kind {
