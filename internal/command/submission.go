@@ -102,20 +102,19 @@ func (s *submission) run(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// finish submits the rest and closes the jobs.
+// finish submits the rest and closes the jobs, once no more files are added.
 func (s *submission) finish(ctx context.Context) error {
 	// What the server does is known even after Ctrl-C; this is short.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
 	defer cancel()
-	some := s.take(false)
-	if len(s.open) == 0 && s.name == "" && len(some) > 0 && s.take(false) == nil {
-		answer, err := s.submit(ctx, some, "")
+	if n := len(s.ready); n > 0 && n <= api.MaxSubmit && len(s.open) == 0 && s.name == "" { // one request says it all
+		answer, err := s.submit(ctx, s.take(false), "")
 		if err == nil && answer.Job != nil {
 			s.answer = append(s.answer, answer.Job)
 		}
 		return err
 	}
-	for ; len(some) > 0; some = s.take(false) {
+	for some := s.take(false); len(some) > 0; some = s.take(false) {
 		if err := s.join(ctx, some); err != nil {
 			return err
 		}

@@ -140,3 +140,26 @@ func TestFewFilesAreOneRequest(t *testing.T) {
 		t.Errorf("the jobs: %v, closed %v", r.jobs, r.closed)
 	}
 }
+
+// Files that are ready at the end are all submitted, however many requests they take.
+func TestAllThatIsReadyIsSubmitted(t *testing.T) {
+	for _, files := range []int{api.MaxSubmit, api.MaxSubmit + 1, 2*api.MaxSubmit + 1} {
+		r, c := receives(t, false)
+		s := submission{client: c, base: "/v1/datasets/default"}
+		for i := range files {
+			id := fmt.Sprint("u", i)
+			r.pending[id] = true
+			s.add(i, id)
+		}
+		if err := s.finish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for _, n := range r.jobs {
+			sum += n
+		}
+		if sum != files || len(r.pending) > 0 || len(r.jobs) != 1 {
+			t.Errorf("of %d files %d were submitted, to %d jobs", files, sum, len(r.jobs))
+		}
+	}
+}
