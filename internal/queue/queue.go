@@ -41,7 +41,8 @@ type Hints interface {
 	// error is not acked: Recover finds it.
 	Ack(ctx context.Context, h sheaf.Hint, running bool) error
 	// Done says that a task taken from this queue is no longer running, or only waits
-	// for its end. It is called once.
+	// for its end: then it is called again at the end, which changes nothing unless the
+	// task was counted again meanwhile.
 	Done(ctx context.Context, tenantID, taskID string) error
 	// Charge counts cost towards the share of the hint's tenant, in addition to the
 	// hint's own cost: its task took longer than that.

@@ -538,10 +538,8 @@ func (w *Worker) run(ctx context.Context, a *attempt, worked func()) {
 		}
 		log.DebugContext(ctx, "task ended", "state", state, "ms", time.Since(begun).Milliseconds())
 	}
-	if !a.uncounted.Swap(true) {
-		if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
-			log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)
-		}
+	if err := w.cfg.Queue.Done(end, t.TenantID, t.ID); err != nil {
+		log.WarnContext(ctx, "could not tell the queue that the task ended; reconciliation will", "error", err)
 	}
 	w.cfg.Changed(len(done.Spawn) > 0 || t.Kind != sheaf.KindParse && t.Kind != sheaf.KindIndex)
 }
