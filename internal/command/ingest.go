@@ -340,6 +340,7 @@ type ingested struct {
 	files      int
 	bytes      int64
 	begun      time.Time
+	cut        bool // there are more failures or warnings than were read
 }
 
 // verdict is the code of a failure or a warning, and the documents that have it.
@@ -367,7 +368,8 @@ func (o *ingested) byState() map[sheaf.DocumentState]int {
 	return sum
 }
 
-// mostErrors bounds the failures read for a summary.
+// mostErrors bounds the failures, and the documents with warnings, that are read of a
+// job for a summary.
 const mostErrors = 5000
 
 // explain collects why documents failed and what was left out of others, each
@@ -382,50 +384,38 @@ func (o *ingested) explain(ctx context.Context, c *client) error {
 		failures.note(r.Failure.Code, r.Failure.Message, r.Name, r.Name+r.UploadID)
 	}
 	for _, j := range o.Jobs {
-		q := url.Values{"limit": {"1000"}, "order": {"oldest"}}
-		for range mostErrors / 1000 {
-			var list api.List[taskstore.JobError]
-			if err := c.call(ctx, http.MethodGet, "/v1/jobs/"+j.ID+"/errors?"+q.Encode(), nil, &list); err != nil {
-				return err
-			}
-			for _, e := range list.Items {
-				name := e.Document
-				if e.Failure.Page > 0 {
-					name += fmt.Sprintf(", page %d", e.Failure.Page)
-				}
-				failures.note(e.Failure.Code, e.Failure.Message, name, e.DocumentID+fmt.Sprint(e.Failure.Page))
-			}
-			if list.NextCursor == nil {
-				break
-			}
-			q.Set("cursor", *list.NextCursor)
+		path, oldest, most := "/v1/jobs/"+j.ID, url.Values{"order": {"oldest"}}, paging{limit: mostErrors}
+		errs, more, err := pages[taskstore.JobError](ctx, c, path+"/errors", maps.Clone(oldest), most)
+		if err != nil {
+			return err
 		}
-		q.Del("cursor")
-		for range mostErrors / 1000 {
-			var list api.List[taskstore.JobWarnings]
-			if err := c.call(ctx, http.MethodGet, "/v1/jobs/"+j.ID+"/warnings?"+q.Encode(), nil, &list); err != nil {
-				return err
+		warned, moreWarned, err := pages[taskstore.JobWarnings](ctx, c, path+"/warnings", oldest, most)
+		if err != nil {
+			return err
+		}
+		o.cut = o.cut || more != nil || moreWarned != nil
+		for _, e := range errs {
+			name := e.Document
+			if e.Failure.Page > 0 {
+				name += fmt.Sprintf(", page %d", e.Failure.Page)
 			}
-			for _, d := range list.Items {
-				for _, w := range d.Warnings {
-					if w.Code == wanted {
-						continue
-					}
+			failures.note(e.Failure.Code, e.Failure.Message, name, e.DocumentID+fmt.Sprint(e.Failure.Page))
+		}
+		for _, d := range warned {
+			for _, w := range d.Warnings {
+				if w.Code != runningLines {
 					warnings.note(w.Code, w.Message, d.Document, d.DocumentID)
 				}
 			}
-			if list.NextCursor == nil {
-				break
-			}
-			q.Set("cursor", *list.NextCursor)
 		}
 	}
 	o.Failures, o.Warnings = failures.sorted(), warnings.sorted()
 	return nil
 }
 
-// wanted is the code of a warning that most long PDFs have, and nobody needs to act on.
-const wanted = "running_lines_removed"
+// runningLines is the code of a warning that most long PDFs have, and nobody needs to
+// act on.
+const runningLines = "running_lines_removed"
 
 // verdicts collects failures or warnings by code.
 type verdicts struct {
@@ -457,9 +447,26 @@ func (v *verdicts) sorted() (out []verdict) {
 	return out
 }
 
-func printCodes(w io.Writer, list []verdict) {
-	for _, v := range list {
-		fmt.Fprintf(w, "  %s (%s): %s\n      %s\n", v.Code, number(len(v.Documents)), v.Message, named(v.Documents))
+// printWhy lists what failed and what was left out.
+func (o *ingested) printWhy(w io.Writer) {
+	list := func(codes []verdict) {
+		for _, v := range codes {
+			fmt.Fprintf(w, "  %s (%s): %s\n      %s\n", v.Code, number(len(v.Documents)), v.Message, named(v.Documents))
+		}
+	}
+	if len(o.Failures)+len(o.Unread) > 0 {
+		fmt.Fprint(w, "\nIssues\n")
+	}
+	list(o.Failures)
+	for _, u := range o.Unread[:min(len(o.Unread), mostNames)] {
+		fmt.Fprintf(w, "  %s: %s\n", u.Name, u.Error)
+	}
+	if len(o.Warnings) > 0 {
+		fmt.Fprint(w, "\nWarnings\n")
+	}
+	list(o.Warnings)
+	if o.cut {
+		fmt.Fprintf(w, "\nThe first %s of a job are counted; there are more.\n", number(mostErrors))
 	}
 }
 
@@ -521,17 +528,7 @@ func (o *ingested) print(w io.Writer, waited bool) {
 	if n := len(o.Unread); n > 0 {
 		fmt.Fprintf(w, "  %6s  could not be read here\n", number(n))
 	}
-	if len(o.Failures)+len(o.Unread) > 0 {
-		fmt.Fprint(w, "\nIssues\n")
-	}
-	printCodes(w, o.Failures)
-	for _, u := range o.Unread[:min(len(o.Unread), mostNames)] {
-		fmt.Fprintf(w, "  %s: %s\n", u.Name, u.Error)
-	}
-	if len(o.Warnings) > 0 {
-		fmt.Fprint(w, "\nWarnings\n")
-		printCodes(w, o.Warnings)
-	}
+	o.printWhy(w)
 	if len(o.Jobs) == 0 {
 		return
 	}

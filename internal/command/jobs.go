@@ -160,14 +160,7 @@ func (g *global) showJob(ctx context.Context, c *client, job *sheaf.Job) error {
 	}); err != nil {
 		return err
 	}
-	if len(out.Failures) > 0 {
-		fmt.Fprint(g.out, "\nIssues\n")
-	}
-	printCodes(g.out, out.Failures)
-	if len(out.Warnings) > 0 {
-		fmt.Fprint(g.out, "\nWarnings\n")
-		printCodes(g.out, out.Warnings)
-	}
+	out.printWhy(g.out)
 	return nil
 }
 

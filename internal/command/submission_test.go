@@ -163,3 +163,15 @@ func TestAllThatIsReadyIsSubmitted(t *testing.T) {
 		}
 	}
 }
+
+// A summary of more failures or warnings than were read says so.
+func TestSummaryThatWasCutSaysSo(t *testing.T) {
+	o := ingested{Warnings: []verdict{{Code: "rows_clipped", Message: "Rows were left out.", Documents: []string{"a.csv"}}}}
+	for _, cut := range []bool{false, true} {
+		var b strings.Builder
+		o.cut = cut
+		if o.printWhy(&b); strings.Contains(b.String(), "The first 5,000 of a job are counted") != cut || !strings.Contains(b.String(), "rows_clipped (1)") {
+			t.Errorf("cut %v: %s", cut, b.String())
+		}
+	}
+}

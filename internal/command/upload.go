@@ -129,34 +129,23 @@ func (d *delivery) recall(ctx context.Context) error {
 			prints[pieceFingerprint(f.path, info, d.fields)] = true
 		}
 	}
-	note := func(list []api.UploadStatus) {
-		for _, u := range list {
+	queries := []url.Values{{}}
+	if len(prints) <= fewFiles {
+		queries = nil
+		for print := range prints {
+			queries = append(queries, url.Values{"fingerprint": {print}})
+		}
+	}
+	for _, q := range queries {
+		uploads, _, err := pages[api.UploadStatus](ctx, d.client, d.base+"/uploads", q, paging{limit: mostFiles})
+		if err != nil {
+			return err
+		}
+		for _, u := range uploads {
 			if old, again := d.known[u.Fingerprint]; u.Hold && prints[u.Fingerprint] && (!again || old.CreatedAt.Before(u.CreatedAt)) {
 				d.known[u.Fingerprint] = known{UploadStatus: u}
 			}
 		}
-	}
-	if len(prints) <= fewFiles {
-		for print := range prints {
-			var list api.List[api.UploadStatus]
-			if err := d.client.call(ctx, http.MethodGet, d.base+"/uploads?fingerprint="+print, nil, &list); err != nil {
-				return err
-			}
-			note(list.Items)
-		}
-		return d.rejoin(ctx)
-	}
-	q := url.Values{"limit": {"1000"}}
-	for range mostFiles / 1000 {
-		var page api.List[api.UploadStatus]
-		if err := d.client.call(ctx, http.MethodGet, d.base+"/uploads?"+q.Encode(), nil, &page); err != nil {
-			return err
-		}
-		note(page.Items)
-		if page.NextCursor == nil {
-			break
-		}
-		q.Set("cursor", *page.NextCursor)
 	}
 	return d.rejoin(ctx)
 }
@@ -257,14 +246,12 @@ func (d *delivery) waiting() string {
 	}
 	if joined == 0 {
 		return fmt.Sprintf("%s of %s are stored at the server until %s and not submitted yet. Run the same command again to resume; what is stored is not sent again.",
-			number(stored), count(len(d.files), "file"), clock(time.Unix(d.expires.Load(), 0)))
+			number(stored), count(len(d.files), "file"), moment(time.Unix(d.expires.Load(), 0)))
 	}
 	last := d.jobs.open[len(d.jobs.open)-1].job
 	return fmt.Sprintf("%s of %s are stored at the server, %s of them in %s. Run the same command again before %s to resume; what is stored is not sent again. `sheaf jobs close %s` ends the job with what it has, `sheaf jobs cancel %s` stops it.",
-		number(stored), count(len(d.files), "file"), number(min(joined, stored)), d.jobs.inWords(), clock(last.OpenUntil), last.ID, last.ID)
+		number(stored), count(len(d.files), "file"), number(min(joined, stored)), d.jobs.inWords(), moment(last.OpenUntil), last.ID, last.ID)
 }
-
-func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 
 // send uploads one file and returns its upload, and whether an earlier run submitted
 // it.

@@ -43,7 +43,7 @@ type objects struct {
 	names   map[string]seenName
 	trailer types.Dict
 	zlib    io.ReadCloser // reused through Reset
-	scratch bytes.Buffer  // what it returns
+	scratch bytes.Buffer  // what was decompressed last
 	bytes   int           // decompressed, and parsed from decompressed data
 	err     error         // of an object that could not be read
 }

@@ -45,6 +45,17 @@ func (d dialect) issueOf() string    { return d.jsonText("failure", "code") }
 func (d dialect) languageOf() string { return d.jsonText("metadata", "language") }
 func (d dialect) tagOf() string      { return d.jsonText("attributes", taskstore.TagAttribute) }
 
+// warningCodes is an expression for the codes of a document's warnings, as a JSON list.
+func (d dialect) warningCodes() string {
+	switch d.name {
+	case "sqlite":
+		return "(SELECT json_group_array(value->>'code') FROM json_each(warnings))"
+	case "postgres":
+		return "(SELECT CAST(json_agg(w->'code') AS text) FROM json_array_elements(CAST(warnings AS json)) w)"
+	}
+	return "JSON_EXTRACT(warnings, '$[*].code')"
+}
+
 // facetGroup is the documents that have the same values of everything that is
 // counted.
 type facetGroup struct {
@@ -240,8 +251,8 @@ func facets(rows []facetRow) []taskstore.Facet {
 	return mapped(rows, func(r facetRow) taskstore.Facet { return taskstore.Facet{Value: r.Value, Documents: r.Documents} })
 }
 
-// notices counts documents by their warnings: by those of at most maxFacetGroups
-// documents or, if they have the same warnings, groups of documents.
+// notices counts documents by the codes of their warnings. They are grouped by all of
+// these, and there are few combinations of codes.
 func (s *documents) notices(ctx context.Context, tenantID string, f taskstore.DocumentFilter) ([]taskstore.Notice, error) {
 	f.Warnings = nil
 	w, nothing := s.selects(tenantID, f)
@@ -249,28 +260,22 @@ func (s *documents) notices(ctx context.Context, tenantID string, f taskstore.Do
 		return []taskstore.Notice{}, nil
 	}
 	w.add("warnings<>'[]'")
-	groups, err := all[facetRow](s.read(ctx), fmt.Sprintf("SELECT warnings AS value, COUNT(*) AS documents, MIN(id) AS sample FROM documents%s GROUP BY 1 LIMIT %d", w.String(), maxFacetGroups), w.args...)
+	groups, err := all[facetRow](s.read(ctx), fmt.Sprintf("SELECT %s AS value, COUNT(*) AS documents, MIN(id) AS sample FROM documents%s GROUP BY 1 LIMIT %d", s.d.warningCodes(), w.String(), maxFacetGroups), w.args...)
 	if err != nil {
 		return nil, err
 	}
 	by := map[string]*taskstore.Notice{}
 	for _, g := range groups {
-		var warnings []sheaf.Warning
-		decode(g.Value, &warnings)
-		counted := map[string]bool{}
-		for _, said := range warnings {
-			n := by[said.Code]
+		var codes []string
+		decode(g.Value, &codes)
+		for _, code := range sortedUnique(codes) {
+			n := by[code]
 			if n == nil {
-				n = &taskstore.Notice{Code: said.Code}
-				by[said.Code] = n
+				n = &taskstore.Notice{Code: code, Document: g.Sample}
+				by[code] = n
 			}
-			if counted[said.Code] {
-				continue
-			}
-			counted[said.Code] = true
-			if n.Documents += g.Documents; n.Document == "" || g.Sample < n.Document {
-				n.Document, n.Sample = g.Sample, said
-			}
+			n.Documents += g.Documents
+			n.Document = min(n.Document, g.Sample)
 		}
 	}
 	out := make([]taskstore.Notice, 0, len(by))
@@ -281,11 +286,14 @@ func (s *documents) notices(ctx context.Context, tenantID string, f taskstore.Do
 		return cmp.Or(cmp.Compare(b.Documents, a.Documents), strings.Compare(a.Code, b.Code))
 	})
 	out = out[:min(len(out), taskstore.MaxFacets)]
-	names, err := byIDs[struct{ ID, Name string }](s.read(ctx), mapped(out, func(n taskstore.Notice) string { return n.Document }), "SELECT id, name FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
-	for _, d := range names {
+	samples, err := byIDs[struct{ ID, Name, Warnings string }](s.read(ctx), mapped(out, func(n taskstore.Notice) string { return n.Document }), "SELECT id, name, warnings FROM documents WHERE id IN ? AND tenant_id=?", tenantID)
+	for _, d := range samples {
+		var warnings []sheaf.Warning
+		decode(d.Warnings, &warnings)
 		for i := range out {
-			if out[i].Document == d.ID {
-				out[i].Name = d.Name
+			n := &out[i]
+			if k := slices.IndexFunc(warnings, func(w sheaf.Warning) bool { return w.Code == n.Code }); n.Document == d.ID && k >= 0 {
+				n.Name, n.Sample = d.Name, warnings[k]
 			}
 		}
 	}

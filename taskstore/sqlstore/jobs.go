@@ -490,15 +490,20 @@ func (s *jobs) sumRunning(ctx context.Context, j *sheaf.Job) error {
 	return nil
 }
 
+// ofJob selects the documents of a job among generations g joined with documents d.
+func ofJob(tenantID, jobID string) (w where) {
+	w.add("g.job_id=?", jobID)
+	w.add("d.tenant_id=?", tenantID)
+	w.add("d.deleted_at=0")
+	return w
+}
+
 // JobDocuments lists the documents of a job.
 func (s *jobs) JobDocuments(ctx context.Context, tenantID, jobID string, p taskstore.Page) ([]sheaf.Document, string, error) {
 	if _, err := s.job(ctx, tenantID, jobID); err != nil {
 		return nil, "", err
 	}
-	var w where
-	w.add("g.job_id=?", jobID)
-	w.add("d.tenant_id=?", tenantID)
-	w.add("d.deleted_at=0")
+	w := ofJob(tenantID, jobID)
 	docs, next, err := page(s.read(ctx), "SELECT "+documentColumns("d.")+" FROM generations g JOIN documents d ON d.id=g.doc_id", w, "g.doc_id", p, documentRow.id, s.toDocument)
 	if err != nil {
 		return nil, "", err
@@ -512,10 +517,8 @@ func (s *jobs) JobWarnings(ctx context.Context, tenantID, jobID string, p taskst
 	if _, err := s.job(ctx, tenantID, jobID); err != nil {
 		return nil, "", err
 	}
-	var w where
-	w.add("g.job_id=?", jobID)
-	w.add("d.tenant_id=?", tenantID)
-	w.add("d.deleted_at=0 AND d.gen=g.gen AND d.warnings<>'[]'")
+	w := ofJob(tenantID, jobID)
+	w.add("d.gen=g.gen AND d.warnings<>'[]'")
 	return page(s.read(ctx), "SELECT d.id, d.name, d.warnings FROM generations g JOIN documents d ON d.id=g.doc_id", w, "g.doc_id", p, documentRow.id, func(r documentRow) taskstore.JobWarnings {
 		out := taskstore.JobWarnings{DocumentID: r.ID, Document: r.Name}
 		decode(r.Warnings, &out.Warnings)
@@ -539,10 +542,7 @@ func (s *jobs) JobErrors(ctx context.Context, tenantID, jobID string, p taskstor
 	}
 	var out []taskstore.JobError
 	for {
-		var w where
-		w.add("g.job_id=?", jobID)
-		w.add("d.tenant_id=?", tenantID)
-		w.add("d.deleted_at=0")
+		w := ofJob(tenantID, jobID)
 		w.when(from != "", "g.doc_id"+op+"?", from)
 		w.add(`(` + stateOfJobDocument + ` IN ('failed','partially_succeeded')
 			OR EXISTS (SELECT 1 FROM tasks t WHERE t.doc_id=g.doc_id AND t.gen=g.gen AND t.state='dead'))`)

@@ -45,7 +45,7 @@ export function selection(a) {
 }
 
 /** A code in words. @param {string} code */
-export const words = (code) => code.slice(0, 1).toUpperCase() + code.slice(1).replaceAll("_", " ");
+const words = (code) => code.slice(0, 1).toUpperCase() + code.slice(1).replaceAll("_", " ");
 
 let languages = /** @type {Intl.DisplayNames|undefined} */ (undefined);
 
