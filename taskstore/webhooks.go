@@ -64,6 +64,9 @@ type Delivery struct {
 	NextAt      time.Time       `json:"next_at,omitzero"`
 	CreatedAt   time.Time       `json:"created_at"`
 	DeliveredAt time.Time       `json:"delivered_at,omitzero"`
+	// Followed says that a later message about the same job waits to be claimed for
+	// the first time, so that this one is not the job's last.
+	Followed bool `json:"-"`
 }
 
 // DocumentNews is the data of a message about a document.
@@ -100,7 +103,7 @@ type DeliveryEnd struct {
 	Status int           // of the response, 0 without one
 	Error  string
 	Delay  time.Duration
-	Hold   time.Duration // how long the whole webhook waits
+	Hold   time.Duration // how long the whole webhook waits after a failure; 0 counts none
 	// Untried returns the message as if it had not been claimed.
 	Untried bool
 	// Unwanted drops a message that the webhook did not subscribe to.

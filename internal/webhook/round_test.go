@@ -135,6 +135,109 @@ func TestWebhooksHaveTheirTurns(t *testing.T) {
 	}
 }
 
+// inbox is a store of one turn's messages, and what became of it.
+type inbox struct {
+	outbox
+	mu        sync.Mutex
+	messages  []taskstore.Delivery
+	announced []string
+	ends      map[string]taskstore.DeliveryEnd // by event
+}
+
+func (o *inbox) ClaimDeliveries(context.Context, string, int, time.Duration) ([]taskstore.Delivery, error) {
+	return o.messages, nil
+}
+
+func (o *inbox) AnnounceJob(_ context.Context, _, job string) error {
+	o.announced = append(o.announced, job)
+	return nil
+}
+
+func (o *inbox) EndDelivery(_ context.Context, d *taskstore.Delivery, end taskstore.DeliveryEnd) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ends[d.EventID] = end
+	return nil
+}
+
+func message(id, document, job string) taskstore.Delivery {
+	return taskstore.Delivery{EventID: id, Event: "document.succeeded", JobID: job, Data: fmt.Appendf(nil, `{"document_id":%q}`, document), Attempts: 1}
+}
+
+// turnOf sends the messages in one turn.
+func turnOf(t *testing.T, w taskstore.Webhook, messages []taskstore.Delivery, answer http.HandlerFunc) *inbox {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	defer server.Close()
+	o := &inbox{messages: messages, ends: map[string]taskstore.DeliveryEnd{}}
+	s := &Sender{Store: o, Hosts: Hosts{strings.TrimPrefix(server.URL, "http://")}}
+	s.once.Do(s.begin)
+	w.URL, w.Secret = server.URL, NewSecret()
+	if n, err := s.serve(t.Context(), &w, time.Now().Add(time.Minute)); err != nil || n != len(messages) {
+		t.Errorf("%d messages ended, %v", n, err)
+	}
+	return o
+}
+
+// A service that is far away gets messages side by side. Those about one document
+// stay in order, and what is not about a document comes after all before it.
+func TestMessagesOfATurnAreSentSideBySide(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	all := make(chan struct{})
+	turnOf(t, taskstore.Webhook{}, []taskstore.Delivery{message("a1", "a", ""), message("b1", "b", ""), message("a2", "a", ""), message("job", "", ""), message("c1", "c", "")}, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		order = append(order, r.Header.Get(HeaderID))
+		if len(order) == 2 {
+			close(all)
+		}
+		mu.Unlock()
+		<-all // the first two are there together, or never
+	})
+	slices.Sort(order[:2])
+	if want := []string{"a1", "b1", "a2", "job", "c1"}; !slices.Equal(order, want) {
+		t.Errorf("sent in the order %v, want %v", order, want)
+	}
+}
+
+// Of messages that fail together the webhook has failed once, and those after them
+// are not tried. One that has failed before gets a single message first.
+func TestAFailureIsCountedOnce(t *testing.T) {
+	fails := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	o := turnOf(t, taskstore.Webhook{}, []taskstore.Delivery{message("a", "a", ""), message("b", "b", ""), message("job", "", ""), message("c", "c", "")}, fails)
+	var holds []time.Duration
+	for _, id := range []string{"a", "b"} {
+		holds = append(holds, o.ends[id].Hold)
+		if o.ends[id].State != taskstore.DeliveryPending || o.ends[id].Delay < time.Minute {
+			t.Errorf("%s ended as %+v", id, o.ends[id])
+		}
+	}
+	if slices.Sort(holds); holds[0] != 0 || holds[1] != time.Minute {
+		t.Errorf("the webhook is held for %v", holds)
+	}
+	if !o.ends["job"].Untried || !o.ends["c"].Untried {
+		t.Errorf("messages after a failure are sent: %+v", o.ends)
+	}
+	o = turnOf(t, taskstore.Webhook{Failures: 3}, []taskstore.Delivery{message("a", "a", ""), message("b", "b", "")}, fails)
+	if o.ends["a"].Untried || !o.ends["b"].Untried {
+		t.Errorf("a webhook that failed before gets more than one message: %+v", o.ends)
+	}
+}
+
+// Whether a job has ended is looked up for what may be its last message, since that
+// may read all of its documents.
+func TestJobsAreAnnouncedByTheirLastMessage(t *testing.T) {
+	messages := []taskstore.Delivery{message("1", "a", "x"), message("2", "b", "y"), message("3", "c", "y"), message("4", "d", "")}
+	messages[0].Followed = true
+	o := turnOf(t, taskstore.Webhook{}, messages, func(http.ResponseWriter, *http.Request) {})
+	if !slices.Equal(o.announced, []string{"y"}) {
+		t.Errorf("announced %v", o.announced)
+	}
+}
+
 func sum(of map[string]int) (n int) {
 	for _, v := range of {
 		n += v

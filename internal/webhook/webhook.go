@@ -133,7 +133,7 @@ const (
 	lookEvery   = time.Second // how soon a webhook is served while others are slow
 	parallel    = 16          // concurrent webhooks
 	perTenant   = 8           // of a tenant: it may have any number of slow ones
-	batch       = 8           // messages per webhook and turn
+	batch       = 8           // messages per webhook and turn, sent side by side
 	// webhookTime ends a webhook's turn: a slow one gets the rest of its messages in
 	// another.
 	webhookTime = 15 * time.Second
@@ -148,8 +148,9 @@ const (
 )
 
 // Round sends due messages until none are due, or for roundTime, and returns how
-// many it processed. Each webhook gets its messages one by one, and none after a
-// failed one in a turn. Rounds must not overlap.
+// many it processed. A webhook gets a batch at a time, side by side: one by one, a
+// service far away would fall behind what it is told about. Those about one document
+// keep their order, and a job's comes after its documents'. Rounds must not overlap.
 func (s *Sender) Round(ctx context.Context) (int, error) {
 	s.once.Do(s.begin)
 	if time.Since(s.asked) >= askEvery {
@@ -245,7 +246,7 @@ func (s *Sender) begin() {
 	s.Timeout = cmp.Or(s.Timeout, 10*time.Second)
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	s.client = &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: batch, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
 		// A redirect would carry the message to a host that was not allowed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -265,7 +266,7 @@ func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook, until time.Tim
 	told := map[string]bool{"": true}
 	for i := range messages {
 		m := &messages[i]
-		if told[m.JobID] {
+		if m.Followed || told[m.JobID] {
 			continue
 		}
 		if err := s.Store.AnnounceJob(ctx, m.TenantID, m.JobID); err != nil && !errors.Is(err, sheaf.ErrNotFound) {
@@ -273,26 +274,112 @@ func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook, until time.Tim
 		}
 		told[m.JobID] = true
 	}
-	stopped := false
+	t := turn{Sender: s, webhook: w, under: map[string]bool{}}
 	for i := range messages {
 		m := &messages[i]
-		end := taskstore.DeliveryEnd{Untried: true}
-		switch {
-		case stopped || time.Now().After(until):
-		case !w.Wants(m.Event):
-			end = taskstore.DeliveryEnd{Unwanted: true}
-		default:
-			end = s.attempt(ctx, w, m)
+		about := documentOf(m)
+		if about == "" || t.under[about] || t.tried == 1 && w.Failures > 0 { // is it back?
+			t.wait()
 		}
 		if ctx.Err() != nil {
-			return i, ctx.Err()
+			break
 		}
-		if err := s.Store.EndDelivery(ctx, m, end); err != nil {
-			return i, err
+		switch {
+		case t.stopped() || time.Now().After(until):
+			t.end(ctx, m, taskstore.DeliveryEnd{Untried: true})
+		case !w.Wants(m.Event):
+			t.end(ctx, m, taskstore.DeliveryEnd{Unwanted: true})
+		default:
+			t.send(ctx, m, about)
 		}
-		stopped = stopped || end.State == taskstore.DeliveryPending || end.State == taskstore.DeliveryDead
+		if about == "" {
+			t.wait()
+		}
 	}
-	return len(messages), nil
+	t.wait()
+	if ctx.Err() != nil {
+		return t.ended, ctx.Err()
+	}
+	// Last, since a success clears what a failure holds back. However many of a turn
+	// have failed, the webhook has failed once.
+	var hold time.Duration
+	for _, f := range t.failed {
+		hold = max(hold, f.end.Hold)
+	}
+	for _, f := range t.failed {
+		f.end.Hold, hold = hold, 0
+		t.end(ctx, f.message, f.end)
+	}
+	return t.ended, t.err
+}
+
+// turn is a batch of a webhook's messages on its way.
+type turn struct {
+	*Sender
+	webhook *taskstore.Webhook
+	group   sync.WaitGroup
+	under   map[string]bool // documents of messages under way
+	tried   int
+
+	mu     sync.Mutex
+	failed []failure
+	ended  int
+	err    error // of the store
+}
+
+type failure struct {
+	message *taskstore.Delivery
+	end     taskstore.DeliveryEnd
+}
+
+// send posts a message about a document in the background.
+func (t *turn) send(ctx context.Context, m *taskstore.Delivery, about string) {
+	t.tried++
+	t.under[about] = true
+	t.group.Go(func() {
+		end := t.attempt(ctx, t.webhook, m)
+		switch {
+		case ctx.Err() != nil: // its outcome is the end of this process
+		case end.State == taskstore.DeliveryDelivered:
+			t.end(ctx, m, end)
+		default:
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.failed = append(t.failed, failure{m, end})
+		}
+	})
+}
+
+// wait waits for what is under way.
+func (t *turn) wait() {
+	t.group.Wait()
+	clear(t.under)
+}
+
+// stopped reports that nothing more is sent in this turn.
+func (t *turn) stopped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.failed) > 0 || t.err != nil
+}
+
+// end stores the outcome of a message.
+func (t *turn) end(ctx context.Context, m *taskstore.Delivery, end taskstore.DeliveryEnd) {
+	err := t.Store.EndDelivery(ctx, m, end)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err = errors.Join(t.err, err); err == nil {
+		t.ended++
+	}
+}
+
+// documentOf returns the document that a message is about, "" for others.
+func documentOf(m *taskstore.Delivery) string {
+	var about struct {
+		Document string `json:"document_id"`
+	}
+	_ = json.Unmarshal(m.Data, &about) // others have none
+	return about.Document
 }
 
 // envelope is the body of a message.

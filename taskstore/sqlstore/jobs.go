@@ -64,11 +64,20 @@ func (s *jobs) job(ctx context.Context, tenantID, id string) (*jobRow, error) {
 }
 
 // JobEnded reports whether Job would show a terminal state, at a fraction of its
-// cost: a waiter polls this, and calls Job once.
+// cost: a waiter polls this, and calls Job once. While the job runs, its open tasks
+// answer; only then are all of its documents looked at.
 func (s *jobs) JobEnded(ctx context.Context, tenantID, id string) (bool, error) {
-	open, err := one[bool](s.read(ctx), "job", id, `SELECT j.open_until<>0 OR EXISTS (SELECT 1 FROM generations g JOIN documents d ON d.id=g.doc_id
-		WHERE g.job_id=j.id AND g.tenant_id=j.tenant_id AND `+stateOfJobDocument+` NOT IN `+terminalDocuments+`) FROM jobs j WHERE j.id=? AND j.tenant_id=?`, id, tenantID)
-	return err == nil && !*open, err
+	const unfinished = "g.job_id=j.id AND g.tenant_id=j.tenant_id AND " + stateOfJobDocument + " NOT IN " + terminalDocuments
+	for _, found := range []string{
+		"FROM tasks t JOIN generations g ON g.doc_id=t.doc_id AND g.gen=t.gen JOIN documents d ON d.id=g.doc_id WHERE t.job_id=j.id AND t.state IN ('parked','scheduled','pending','running','retry_wait') AND " + unfinished,
+		"FROM generations g JOIN documents d ON d.id=g.doc_id WHERE " + unfinished,
+	} {
+		open, err := one[bool](s.read(ctx), "job", id, "SELECT j.open_until<>0 OR EXISTS (SELECT 1 "+found+") FROM jobs j WHERE j.id=? AND j.tenant_id=?", id, tenantID)
+		if err != nil || *open {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Jobs lists the jobs selected by a filter. They have no usage, and their stages do

@@ -205,6 +205,10 @@ func (s *webhooks) DueWebhooks(ctx context.Context, after string, limit int) ([]
 	return mapped(rows, s.toWebhook), err
 }
 
+// lookAhead is how many messages after those claimed are looked at for others about
+// the same jobs.
+const lookAhead = 64
+
 // ClaimDeliveries claims due messages, oldest first, for the duration of the lease.
 // Attempts counts this one.
 func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit int, lease time.Duration) (out []taskstore.Delivery, err error) {
@@ -220,7 +224,25 @@ func (s *webhooks) ClaimDeliveries(ctx context.Context, webhookID string, limit 
 			rows[i].Claims++
 		}
 		out = mapped(rows, deliveryRow.toDomain)
-		return tx.Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts+1, claims=claims+1, next_at=@now+? WHERE seq IN ?"), lease.Milliseconds(), seqs).Error
+		if err := tx.Exec(s.sql("UPDATE webhook_deliveries SET attempts=attempts+1, claims=claims+1, next_at=@now+? WHERE seq IN ?"), lease.Milliseconds(), seqs).Error; err != nil {
+			return err
+		}
+		next, err := all[deliveryRow](tx, s.sql("SELECT seq, job_id, attempts FROM webhook_deliveries WHERE webhook_id=? AND state='pending' AND next_at<=@now ORDER BY next_at, seq LIMIT ?"), webhookID, lookAhead)
+		if err != nil {
+			return err
+		}
+		// By their numbers, since of two concurrent claims one must be the last. A
+		// message that was tried before does not count: it may wait for hours.
+		last := map[string]int64{}
+		for _, r := range next {
+			if r.Attempts == 0 {
+				last[r.JobID] = max(last[r.JobID], r.Seq)
+			}
+		}
+		for i := range out {
+			out[i].Followed = last[out[i].JobID] > out[i].Seq
+		}
+		return nil
 	})
 	return out, err
 }
@@ -248,6 +270,9 @@ func (s *webhooks) EndDelivery(ctx context.Context, d *taskstore.Delivery, end t
 		}
 		if end.State == taskstore.DeliveryDelivered {
 			return tx.Exec("UPDATE webhooks SET failures=0, not_before=0, last_error='' WHERE id=? AND failures<>0", d.WebhookID).Error
+		}
+		if end.Hold == 0 && !end.Disable {
+			return nil
 		}
 		return tx.Exec(s.sql("UPDATE webhooks SET failures=failures+1, not_before=@now+?, last_error=?, enabled=CASE WHEN ?=1 THEN 0 ELSE enabled END WHERE id=?"),
 			end.Hold.Milliseconds(), text, flag(end.Disable), d.WebhookID).Error

@@ -163,6 +163,38 @@ func testWebhooks(t *testing.T, b *bench) {
 	group.Wait()
 	b.same("taken", taken.Load(), int32(20))
 
+	// The last message of a job is the one that no other follows. What was tried
+	// before, and has to wait, does not count.
+	busy := b.newWebhook()
+	_, _, _ = b.live("x")
+	big, docs := b.create("d", "e", "f")
+	_, err = b.CancelDocuments(b.ctx, b.tenant, docs)
+	b.ok(err)
+	b.fold()
+	next := func() *taskstore.Delivery {
+		t.Helper()
+		one, err := b.ClaimDeliveries(b.ctx, busy.ID, 1, time.Minute)
+		b.ok(err)
+		if len(one) != 1 {
+			t.Fatalf("%d messages are due, want 1", len(one))
+		}
+		return &one[0]
+	}
+	b.same("another job follows", next().Followed, false)
+	one := next()
+	b.same("two follow", []any{one.JobID, one.Followed}, []any{big, true})
+	two := next()
+	b.same("one follows", two.Followed, true)
+	three := next()
+	b.same("none follows", []any{three.JobID, three.Followed}, []any{big, false})
+	b.ok(b.EndDelivery(b.ctx, three, taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 500, Error: "answered 500"}))
+	b.ok(b.EndDelivery(b.ctx, two, taskstore.DeliveryEnd{Untried: true}))
+	b.same("what failed does not follow", next().Followed, false)
+	failed, err := b.Webhook(b.ctx, b.tenant, b.dataset.ID, busy.ID)
+	b.ok(err)
+	b.same("a failure that holds nothing back", []any{failed.Failures, b.due(failed)}, []any{0, true})
+	b.ok(b.DeleteWebhook(b.ctx, b.tenant, b.dataset.ID, busy.ID))
+
 	// The maximum per dataset, and deleting all of them.
 	_, _, err = b.Deliveries(b.ctx, w, nil, taskstore.Page{Cursor: "x"})
 	b.is(err, sheaf.ErrInvalid)
