@@ -36,6 +36,9 @@ type Config struct {
 const (
 	stride  = 1000.0 // virtual time per unit of cost at weight 1
 	maxRead = 1024   // maximum rows per read of a tenant's tasks
+
+	longList  = 500 // tenants with work of which the list takes long to read
+	readShare = 10  // a long list is read at most that part of the time, while work is known
 )
 
 // Queue implements queue.Queue over a Feed. While idle it runs no queries: only a
@@ -55,6 +58,8 @@ type Queue struct {
 	unacked int           // entries of taken that are not running
 	dirty   bool          // the store may hold work unknown to ready
 	readAt  time.Time     // when the list of tenants was read
+	reading time.Duration // how long that took
+	listed  int           // how many there were
 	pending bool          // a notification not yet received by a Wait
 	wakeup  chan struct{} // closed by the next notification
 	closed  chan struct{}
@@ -181,7 +186,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 	if slots <= 0 || !q.dirty && len(q.ready) == 0 {
 		return nil, nil
 	}
-	if q.dirty || time.Since(q.readAt) > q.cfg.TenantsTTL {
+	if q.stale() {
 		if err := q.readTenants(ctx); err != nil {
 			return nil, err
 		}
@@ -206,7 +211,7 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 			// it, and returns t if it has headroom. Tasks that ended since are for the
 			// next call.
 			switch {
-			case t.freed && reread:
+			case t.freed && (reread || len(q.ready) > 0 && !q.affordable()):
 				q.signal()
 			case t.freed:
 				reread = true
@@ -239,7 +244,22 @@ func (q *Queue) Take(ctx context.Context, workerID string, slots int, skip []she
 		q.push(t)
 		got = append(got, h)
 	}
+	if len(q.ready) == 0 && q.dirty && q.listed >= longList {
+		q.wake() // what was not worth a read is worth it now
+	}
 	return got, nil
+}
+
+// stale reports whether Take should read the list of tenants first.
+func (q *Queue) stale() bool {
+	return (q.dirty || time.Since(q.readAt) > q.cfg.TenantsTTL) && (len(q.ready) == 0 || q.affordable())
+}
+
+// affordable reports whether reading the list of tenants takes little of the time.
+// With thousands of tenants it takes a tenth of a second, and each new task asks for
+// it: while the list holds work, what is new can wait for ten times as long.
+func (q *Queue) affordable() bool {
+	return q.listed < longList || time.Since(q.readAt) >= readShare*q.reading
 }
 
 // keep returns what was handed out before err; the next call hits it again.
@@ -264,6 +284,7 @@ func (q *Queue) readTenants(ctx context.Context) error {
 		}
 	}
 	q.mu.Unlock()
+	begun := time.Now()
 	loads, err := q.feed.RunnableTenants(ctx)
 	q.mu.Lock()
 	if err != nil {
@@ -271,7 +292,8 @@ func (q *Queue) readTenants(ctx context.Context) error {
 		return err
 	}
 
-	q.readAt = time.Now()
+	q.readAt, q.listed = time.Now(), len(loads)
+	q.reading = q.readAt.Sub(begun)
 	// What was acked before the query started is in the store's count. What was handed
 	// out or acked since may or may not be: until the next read it counts twice rather
 	// than not at all.

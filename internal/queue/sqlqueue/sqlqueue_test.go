@@ -3,6 +3,7 @@ package sqlqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,6 +302,74 @@ func TestMemoryOfTasksThatRunElsewhereIsBounded(t *testing.T) {
 		}
 		if len(q.taken) > 1 {
 			t.Errorf("%d tasks of others are remembered", len(q.taken))
+		}
+	})
+}
+
+// slowFeed takes a while to list tenants.
+type slowFeed struct {
+	*queuetest.Store
+	lists int
+}
+
+func (f *slowFeed) RunnableTenants(ctx context.Context) ([]taskstore.TenantLoad, error) {
+	f.lists++
+	time.Sleep(100 * time.Millisecond)
+	return f.Store.RunnableTenants(ctx)
+}
+
+// With many tenants, of which each new task asks for the list, that is read a tenth
+// of the time. A tenant that is new has its turn within a second, and nobody waits
+// for the list when all that it held has been handed out.
+func TestLongListOfTenantsIsReadNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		feed := &slowFeed{Store: new(queuetest.Store)}
+		for i := range 2 * longList {
+			feed.Add(fmt.Sprintf("t%05d", i), sheaf.LaneNormal, 1)
+		}
+		q := New(feed, Config{})
+		took := map[string]time.Time{}
+		take := func() int {
+			hints, err := q.Take(t.Context(), "w", 4, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range hints {
+				took[h.TenantID] = time.Now()
+				feed.Claim(h.TaskID)
+				feed.Finish(h.TaskID, false)
+				if err := errors.Join(q.Ack(t.Context(), h, true), q.Done(t.Context(), h.TenantID, h.TaskID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return len(hints)
+		}
+		begun := time.Now()
+		for n := 0; n < longList; n += take() {
+			if err := q.Notify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if most := int(time.Since(begun)/time.Second) + 1; feed.lists > most {
+			t.Errorf("the list was read %d times in %s, want %d at most", feed.lists, time.Since(begun), most)
+		}
+		since := time.Now()
+		feed.Add("a", sheaf.LaneNormal, 1)
+		for len(took) < 2*longList+1 {
+			if err := q.Wait(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if take() > 0 {
+				_ = q.Notify(t.Context())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if wait := took["a"].Sub(since); wait > 1200*time.Millisecond {
+			t.Errorf("a new tenant waited for %s", wait)
+		}
+		if time.Since(since) > time.Minute {
+			t.Error("what was left in the list waited for a notification")
 		}
 	})
 }
