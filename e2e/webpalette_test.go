@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -48,6 +49,50 @@ func TestPalette(t *testing.T) {
 	b.checkAccess(axe(t), "the palette in a narrow dark window")
 	b.keys(kb.Enter)
 	b.sees("h1", "Operations")
+	b.noErrors()
+}
+
+// With more datasets than a list can hold, none is out of reach: they are found by
+// name in the list of datasets, of jobs, in search and from the palette, and a job of
+// an old one says its name.
+func TestManyDatasetsOnThePage(t *testing.T) {
+	s := start(t, nil)
+	b := openBrowser(t, s)
+	s.newDataset("first of all", false)
+	s.add("first of all", text("sheaves.txt", "Wet sheaves dry slowly."))
+	for i := range 210 {
+		s.newDataset(fmt.Sprintf("set %03d", i), false)
+	}
+	b.open("/datasets")
+	b.wait("a page of datasets", `document.querySelectorAll("tbody tr").length === 100`)
+	b.press("Show more datasets")
+	b.wait("another page", `document.querySelectorAll("tbody tr").length === 200`)
+	b.run(chromedp.Focus(`[aria-label="Filter by name"]`))
+	b.keys("FIRST of")
+	b.wait("the oldest alone", `document.querySelectorAll("tbody tr").length === 1 && document.querySelector("tbody").textContent.includes("first of all") && location.search.includes("FIRST")`)
+	b.checkAccess(axe(t), "filtered datasets")
+	b.keys("x")
+	b.sees(".empty:not([hidden])", "No dataset matches")
+
+	b.open("/jobs")
+	b.sees("tbody", "first of all")
+	b.run(chromedp.Focus(`[aria-label="Dataset"]`))
+	b.keys("set 2")
+	b.wait("proposals", `[...document.querySelectorAll("datalist option")].some(o => o.value === "set 209") && ![...document.querySelectorAll("datalist option")].some(o => o.value.startsWith("set 1"))`)
+	b.run(chromedp.SetValue(`[aria-label="Dataset"]`, "first of all"), chromedp.KeyEvent(kb.Tab))
+	b.wait("the jobs of one dataset", `location.search.includes("dataset=first") && document.querySelectorAll("tbody tr").length === 1`)
+	b.checkAccess(axe(t), "jobs of one of many datasets")
+
+	b.open("/search?q=sheaves&dataset=first+of+all")
+	b.sees(".hits", "Wet sheaves")
+	b.wait("the name in its field", `document.querySelector("[name=dataset]").value === "first of all"`)
+	b.checkAccess(axe(t), "search with many datasets")
+	b.run(chromedp.KeyEvent("k", chromedp.KeyModifiers(2)))
+	b.wait("the palette", `document.activeElement.getAttribute("role") === "combobox"`)
+	b.keys("first of")
+	b.wait("the dataset", `document.querySelector("[role=option][aria-selected=true]")?.textContent.includes("Datasetfirst of all")`)
+	b.keys(kb.Enter)
+	b.sees("h1", "first of all")
 	b.noErrors()
 }
 

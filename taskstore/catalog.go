@@ -32,6 +32,12 @@ type DocumentFilter struct {
 	CreatedBefore time.Time
 }
 
+// DatasetFilter selects datasets; empty fields select all.
+type DatasetFilter struct {
+	Query string   // substring of the name, case-insensitive
+	IDs   []string // those that do not exist are omitted
+}
+
 // JobFilter selects jobs; empty fields select all.
 type JobFilter struct {
 	DatasetID string

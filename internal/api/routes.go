@@ -393,8 +393,13 @@ func (s *Server) datasetRoutes() {
 		}
 		return &output[*sheaf.Dataset]{shown(d)}, err
 	})
-	handle(s, get("/v1/datasets", "List datasets"), func(ctx context.Context, in *ListInput) (*output[List[sheaf.Dataset]], error) {
-		ds, next, err := s.cfg.Catalog.Datasets(ctx, tenantOf(ctx), in.page())
+	type listIn struct {
+		ListInput
+		Query string   `query:"q" maxLength:"255" doc:"part of the name"`
+		ID    []string `query:"id,explode" maxItems:"1000" doc:"repeat for OR; ids that do not exist are omitted"`
+	}
+	handle(s, get("/v1/datasets", "List datasets"), func(ctx context.Context, in *listIn) (*output[List[sheaf.Dataset]], error) {
+		ds, next, err := s.cfg.Catalog.Datasets(ctx, tenantOf(ctx), taskstore.DatasetFilter{Query: in.Query, IDs: in.ID}, in.page())
 		for i := range ds {
 			shown(&ds[i])
 		}

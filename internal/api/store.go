@@ -57,7 +57,7 @@ type Datasets interface {
 	CreateDataset(ctx context.Context, d sheaf.Dataset) (*sheaf.Dataset, error)
 	Dataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
 	CountedDataset(ctx context.Context, tenantID, idOrName string) (*sheaf.Dataset, error)
-	Datasets(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Dataset, string, error)
+	Datasets(ctx context.Context, tenantID string, f taskstore.DatasetFilter, p taskstore.Page) ([]sheaf.Dataset, string, error)
 	TaggedDatasets(ctx context.Context, tenantID string, limit int) ([]sheaf.Dataset, error)
 	UpdateDataset(ctx context.Context, d sheaf.Dataset) error
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,16 +56,21 @@ func completions[T any](g *global, path string, name func(T) string) ([]string, 
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (g *global) datasetNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return completions(g, "/v1/datasets?limit=200", func(d sheaf.Dataset) string { return d.Name })
+func (g *global) datasetNames(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completions(g, "/v1/datasets?"+namedLike(200, begun), func(d sheaf.Dataset) string { return d.Name })
 }
 
-func (g *global) documentNames(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	q := url.Values{"limit": {"100"}}
+// namedLike is the query for items whose name contains what is typed so far.
+func namedLike(limit int, begun string) string {
+	q := url.Values{"limit": {strconv.Itoa(limit)}}
 	if begun != "" {
 		q.Set("q", begun)
 	}
-	return completions(g, datasetPath(g.dataset)+"/documents?"+q.Encode(), func(d sheaf.Document) string { return d.Name })
+	return q.Encode()
+}
+
+func (g *global) documentNames(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completions(g, datasetPath(g.dataset)+"/documents?"+namedLike(100, begun), func(d sheaf.Document) string { return d.Name })
 }
 
 func (g *global) jobIDs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

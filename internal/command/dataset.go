@@ -80,15 +80,20 @@ func (g *global) more(next *string) {
 
 func (g *global) datasetList() *cobra.Command {
 	var p paging
+	var name string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List datasets", Args: needs(0, 0, ""),
-		Example: "  sheaf dataset list\n  sheaf dataset list --json",
+		Example: "  sheaf dataset list\n  sheaf dataset list --name acme\n  sheaf dataset list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := g.client()
 			if err != nil {
 				return err
 			}
-			items, next, err := pages[sheaf.Dataset](cmd.Context(), c, "/v1/datasets", nil, p)
+			query := url.Values{}
+			if name != "" {
+				query.Set("q", name)
+			}
+			items, next, err := pages[sheaf.Dataset](cmd.Context(), c, "/v1/datasets", query, p)
 			if err != nil {
 				return err
 			}
@@ -107,6 +112,7 @@ func (g *global) datasetList() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&name, "name", "", "only datasets whose name contains this `TEXT`")
 	p.flags(cmd, 100, "datasets")
 	return cmd
 }

@@ -52,14 +52,20 @@ func (g *global) statusCommand() *cobra.Command {
 			}
 			var executors api.List[taskstore.WorkerStatus]
 			var queues api.List[taskstore.TenantQueue]
-			var datasets api.List[sheaf.Dataset]
 			var jobs api.List[sheaf.Job]
-			for path, into := range map[string]any{"/v1/executors": &executors, "/v1/queues": &queues, "/v1/datasets?limit=1000": &datasets, "/v1/jobs?limit=100": &jobs} {
+			for path, into := range map[string]any{"/v1/executors": &executors, "/v1/queues": &queues, "/v1/jobs?limit=100&state=unstarted&state=queued&state=running&state=canceling": &jobs} {
 				if err := c.call(ctx, http.MethodGet, path, nil, into); err != nil {
 					return err
 				}
 			}
-			s.Executors, s.Datasets, s.Jobs = len(executors.Items), datasets.Items, []sheaf.Job{}
+			datasets, _, err := pages[sheaf.Dataset](ctx, c, "/v1/datasets", nil, paging{})
+			if err != nil {
+				return err
+			}
+			if jobs.NextCursor != nil {
+				g.note("Older jobs may be at work, too: `sheaf jobs --state queued,running` lists them.")
+			}
+			s.Executors, s.Datasets, s.Jobs = len(executors.Items), listed(datasets).Items, listed(jobs.Items).Items
 			for _, e := range executors.Items {
 				s.Slots += e.Slots
 			}
@@ -67,11 +73,6 @@ func (g *global) statusCommand() *cobra.Command {
 				s.Running, s.Dead, s.Paused = s.Running+q.Running, s.Dead+q.Dead, s.Paused || q.Paused
 				for _, l := range q.Lanes {
 					s.Pending += l.Pending
-				}
-			}
-			for _, j := range jobs.Items {
-				if !j.State.Terminal() {
-					s.Jobs = append(s.Jobs, j)
 				}
 			}
 			if g.json {

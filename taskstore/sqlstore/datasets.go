@@ -67,10 +67,19 @@ func (s *datasets) CountedDataset(ctx context.Context, tenantID, idOrName string
 	return &out[0], err
 }
 
-// Datasets lists the datasets of a tenant.
-func (s *datasets) Datasets(ctx context.Context, tenantID string, p taskstore.Page) ([]sheaf.Dataset, string, error) {
+// Datasets lists the datasets selected by a filter.
+func (s *datasets) Datasets(ctx context.Context, tenantID string, f taskstore.DatasetFilter, p taskstore.Page) ([]sheaf.Dataset, string, error) {
 	var w where
 	w.add("tenant_id=?", tenantID)
+	w.when(len(f.IDs) > 0, "id IN ?", f.IDs)
+	if f.Query != "" {
+		// What no name can contain matches nothing; PostgreSQL would reject it.
+		if checkText("the query", f.Query, 4096) != nil {
+			return []sheaf.Dataset{}, "", nil
+		}
+		cond, arg := s.d.contains("name", f.Query)
+		w.add(cond, arg)
+	}
 	suffix, limit := w.page("id", p)
 	rows, err := all[datasetRow](s.read(ctx), "SELECT * FROM datasets"+w.String()+suffix, w.args...)
 	if err != nil {

@@ -1369,9 +1369,19 @@ func testPages(t *testing.T, b *bench) {
 		_, err := b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: fmt.Sprint(i)})
 		b.ok(err)
 	}
-	ds, next, err := b.Datasets(b.ctx, b.tenant, taskstore.Page{Limit: 3})
+	ds, next, err := b.Datasets(b.ctx, b.tenant, taskstore.DatasetFilter{}, taskstore.Page{Limit: 3})
 	b.ok(err)
 	b.same("datasets", []any{len(ds), ds[0].Name, next}, []any{3, "2", ds[2].ID})
+	_, err = b.CreateDataset(b.ctx, sheaf.Dataset{ID: sheaf.NewID(), TenantID: b.tenant, Name: "Ärger 100%"})
+	b.ok(err)
+	for query, want := range map[string]int{"ärger": 1, "100%": 1, "0%0": 0, "\x00": 0} {
+		some, _, err := b.Datasets(b.ctx, b.tenant, taskstore.DatasetFilter{Query: query}, taskstore.Page{})
+		b.ok(err)
+		b.same("datasets named "+query, len(some), want)
+	}
+	some, _, err := b.Datasets(b.ctx, b.tenant, taskstore.DatasetFilter{IDs: []string{ds[2].ID, sheaf.NewID()}}, taskstore.Page{})
+	b.ok(err)
+	b.same("datasets by id", []any{len(some), some[0].Name}, []any{1, ds[2].Name})
 }
 
 func testFilters(t *testing.T, b *bench) {
@@ -1793,7 +1803,7 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"RetryDead":   func() (int, error) { return b.RetryDead(ctx, me, dead) },
 		"PurgeDead":   func() (int, error) { return b.PurgeDead(ctx, me, dead) },
 		"Queue":       func() (int, error) { x, err := b.Queue(ctx, me); return x.Dead, err },
-		"Datasets":    func() (int, error) { x, _, err := b.Datasets(ctx, me, one); return len(x) - 1, err },
+		"Datasets":    func() (int, error) { x, _, err := b.Datasets(ctx, me, taskstore.DatasetFilter{}, one); return len(x) - 1, err },
 	} {
 		if n, err := call(); n != 0 || err != nil {
 			t.Errorf("%s with another tenant's ids: %d, %v, want none", name, n, err)

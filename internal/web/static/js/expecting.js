@@ -14,13 +14,14 @@ const step = 50, together = 3;
 
 /**
  * @param {object} o
- * @param {import("./types.js").Dataset[]} o.sets the datasets there are
+ * @param {import("./types.js").Dataset[]} o.sets the datasets that are known; those of hits are, once they are on show
+ * @param {boolean} o.many whether there are others
  * @param {(h: Hit) => string} o.unit what the places of a hit are called, "" when it has none
  * @param {(question: string, ds: string) => string} o.address where a question is asked with the settings on show
  * @param {(question: string, ds: string) => Promise<Hit[][]>} o.ask asks it: one list of hits, or those of A and B
  * @param {AbortSignal} o.signal
  */
-export function expecting({ sets, unit, address, ask, signal }) {
+export function expecting({ sets, many, unit, address, ask, signal }) {
   const panel = el("section", { "aria-label": "Expected hits", class: "expected-panel" }), list = el("div"), label = el("summary", {}, "Saved queries"), problem = el("div");
   const listed = el("details", { class: "saved-queries" }, label, list);
   /** What is on show: a question, its dataset if it is asked of one, and the answers. */
@@ -107,7 +108,7 @@ export function expecting({ sets, unit, address, ask, signal }) {
   }
 
   async function drawList() {
-    const ds = home || (sets.length === 1 ? sets[0].name : ""), of = question;
+    const ds = home || (sets.length === 1 && !many ? sets[0].name : ""), of = question;
     if (!ds) {
       label.textContent = "Saved queries";
       return draw(list, el("p", { class: "muted" }, "Choose a dataset to see its saved queries."));

@@ -1,6 +1,7 @@
 // @ts-check
 /** The palette: one field that leads to every place, dataset, document and job. */
-import { all, datasetPath, get } from "./api.js";
+import { datasetPath, get } from "./api.js";
+import { named, newest } from "./datasets.js";
 import { button, el, name } from "./dom.js";
 import { number } from "./format.js";
 import { dataset, go } from "./nav.js";
@@ -36,10 +37,15 @@ export function openPalette() {
   /** @type {Entry[]} */
   let entries = [];
   let at = 0, version = 0;
-  /** @type {Promise<Entry[]>} */
-  const sets = all("/v1/datasets", 1000, signal).then((x) => x.map((s) => ({ kind: "Dataset", text: s.name, url: `/datasets/${encodeURIComponent(s.name)}`, note: number(s.documents) })), () => []);
+  const first = newest(signal).catch(() => ({ sets: [], many: false }));
   /** @type {Promise<Entry[]>} */
   const jobs = get("/v1/jobs?limit=30", signal).then((x) => x.items.map((/** @type {import("./types.js").Job} */ j) => ({ kind: "Job", text: j.name || j.id, url: `/jobs/${j.id}`, note: j.state.replace(/_/g, " ") })), () => []);
+
+  /** @param {string} q @returns {Promise<Entry[]>} */
+  async function datasets(q) {
+    const known = await first, found = q && known.many ? await named(q, most, signal).catch(() => known.sets) : known.sets;
+    return found.map((s) => ({ kind: "Dataset", text: s.name, url: `/datasets/${encodeURIComponent(s.name)}`, note: number(s.documents) }));
+  }
 
   /** @param {string} q @returns {Promise<Entry[]>} */
   async function documents(q) {
@@ -52,7 +58,7 @@ export function openPalette() {
   async function show() {
     const mine = ++version, q = input.value.trim();
     const here = places.map((e) => (e.url ? e : { ...e, url: `/datasets/${encodeURIComponent(ds)}` }));
-    const [some, work, docs] = await Promise.all([sets, jobs, documents(q)]);
+    const [some, work, docs] = await Promise.all([datasets(q), jobs, documents(q)]);
     if (mine !== version || signal.aborted) return;
     entries = [...matching(here, q), ...matching(some, q), ...docs, ...(q ? matching(work, q) : []),
       ...(q ? [{ kind: "Search", text: `Search the text for “${q}”`, url: `/search?${new URLSearchParams({ q, dataset: ds })}` }] : [])];

@@ -1,6 +1,7 @@
 // @ts-check
 /** The newest jobs of all datasets. */
-import { aborted, all, get } from "../api.js";
+import { aborted, get } from "../api.js";
+import { datasetField, learn, newest } from "../datasets.js";
 import { announce, button, draw, el, empty, grid, gridRows, name, trouble } from "../dom.js";
 import { between, duration, number, percent, plural, time } from "../format.js";
 import { note, title } from "../nav.js";
@@ -29,9 +30,10 @@ export async function view({ root, query, signal }) {
   title("Jobs");
   /** Names of datasets by their id, "" for those that are gone. @type {Map<string, string>} */
   const names = new Map();
-  const learn = async (/** @type {import("../types.js").Job[]} */ jobs) => {
+  const learnNames = async (/** @type {import("../types.js").Job[]} */ jobs) => {
     if (jobs.every((j) => names.has(j.dataset_id))) return;
-    for (const d of await all("/v1/datasets", 2000, signal)) names.set(d.id, d.name);
+    await learn(known.sets, jobs.map((j) => j.dataset_id), signal);
+    for (const d of known.sets) names.set(d.id, d.name);
     for (const j of jobs) if (!names.has(j.dataset_id)) names.set(j.dataset_id, "");
   };
   /** @type {Record<"q"|"state"|"kind"|"dataset"|"requester", string>} */
@@ -43,9 +45,8 @@ export async function view({ root, query, signal }) {
     for (const [k, v] of Object.entries(asked)) if (v) q.set(k, v);
     return `/v1/jobs?${q}`;
   };
-  /** @type {import("../types.js").Dataset[]} */
-  const sets = await all("/v1/datasets", 2000, signal);
-  for (const d of sets) names.set(d.id, d.name);
+  const known = await newest(signal);
+  if (/^[0-9a-f]{32}$/.test(asked.dataset)) await learn(known.sets, [asked.dataset], signal);
   /** @type {string|null|undefined} */
   let cursor;
   /** All that was read, by id: newer jobs push none out of the list. @type {Map<string, import("../types.js").Job>} */
@@ -55,7 +56,7 @@ export async function view({ root, query, signal }) {
   const filter = el("input", { type: "search", placeholder: "Filter by name or file", "aria-label": "Filter by name or file", value: asked.q, autocomplete: "off", maxlength: 255 });
   const state = el("select", { "aria-label": "State", onchange: () => ask({ state: state.value }) }, el("option", { value: "" }, "All states"), inStates.map((k) => el("option", { value: k }, states[k][0])));
   const kind = el("select", { "aria-label": "Kind", onchange: () => ask({ kind: kind.value }) }, el("option", { value: "" }, "All kinds"), Object.entries(kinds).map(([k, v]) => el("option", { value: k }, v)));
-  const dataset = el("select", { "aria-label": "Dataset", onchange: () => ask({ dataset: dataset.value }) }, el("option", { value: "" }, "All datasets"), sets.map((d) => el("option", { value: d.name }, d.name.slice(0, 80))));
+  const { input: dataset, proposals } = datasetField(known, { "aria-label": "Dataset", onchange: () => ask({ dataset: dataset.value.trim() }) }, signal);
   const by = el("span"), clear = button("Clear filters", () => ask({ q: "", state: "", kind: "", dataset: "", requester: "" }));
   let typing = 0;
   filter.addEventListener("input", () => {
@@ -83,10 +84,10 @@ export async function view({ root, query, signal }) {
     const mine = question;
     state.value = asked.state;
     kind.value = asked.kind;
-    dataset.value = sets.find((d) => d.name === asked.dataset || d.id === asked.dataset)?.name || "";
+    if (document.activeElement !== dataset || !known.many) dataset.value = asked.dataset && (known.sets.find((d) => d.name === asked.dataset || d.id === asked.dataset)?.name || asked.dataset);
     try {
       const page = await pageOf({ limit: "50" });
-      await learn(page.items);
+      await learnNames(page.items);
       if (mine !== question) return pace;
       draw(problem);
       if (mine !== answered) {
@@ -117,7 +118,7 @@ export async function view({ root, query, signal }) {
   const noMatch = empty("No job matches", el("p", {}, "Change or clear the filters."));
   const more = button("Show older jobs", async () => {
     const mine = question, page = await pageOf({ limit: "100", cursor: cursor || "" });
-    await learn(page.items);
+    await learnNames(page.items);
     if (mine !== question) return;
     cursor = page.next_cursor;
     show(page.items);
@@ -141,7 +142,7 @@ export async function view({ root, query, signal }) {
     more.hidden = !cursor;
   }
   root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Jobs")),
-    el("div", { class: "filters" }, filter, state, kind, dataset, by, clear), problem, table, none, noMatch, more);
+    el("div", { class: "filters" }, filter, state, kind, dataset, proposals, by, clear), problem, table, none, noMatch, more);
   const look = repeat(signal, load);
   await look();
 }

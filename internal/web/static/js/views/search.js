@@ -1,6 +1,7 @@
 // @ts-check
 /** Search: what was found, where it stands on its page, and why it ranks there. */
-import { aborted, all, datasetPath, send } from "../api.js";
+import { aborted, datasetPath, send } from "../api.js";
+import { datasetField, learn, newest } from "../datasets.js";
 import { apiCommand, apiPython, commandBox } from "../clipboard.js";
 import { button, byId, el, empty, name, trouble } from "../dom.js";
 import { expecting } from "../expecting.js";
@@ -31,11 +32,11 @@ export function whereOf(h) {
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, query, signal }) {
-  const sets = await all("/v1/datasets", 500, signal).catch(() => []);
+  const known = await newest(signal).catch(() => ({ sets: [], many: false }));
   const results = el("section", { "aria-label": "Results" });
   const field = (/** @type {string} */ label, /** @type {HTMLElement} */ input) => el("label", {}, el("span", {}, label), input);
   const q = el("input", { name: "q", type: "search", autocomplete: "off", required: true });
-  const ds = el("select", { name: "dataset" }, el("option", { value: "" }, "All datasets"), sets.map((s) => el("option", { value: s.name }, s.name.slice(0, 80))));
+  const { input: ds, proposals } = datasetField(known, { name: "dataset" }, signal);
   const type = el("select", { name: "type" }, el("option", { value: "" }, "All formats"), Object.entries(formats).map(([k, v]) => el("option", { value: k }, v)));
   const modes = (/** @type {string} */ name) => el("select", { name }, el("option", { value: "" }, "Hybrid"), el("option", { value: "text" }, "Words only"), el("option", { value: "vector" }, "Meaning only"));
   const part = (/** @type {string} */ name, /** @type {string} */ hint) => el("input", { name, type: "number", min: 0, max: 1, step: "any", class: "page-number", placeholder: hint });
@@ -65,7 +66,7 @@ export async function view({ root, query, signal }) {
     e.preventDefault();
     submit();
   } }, el("div", { class: "search-line" }, field("Search for", q), el("button", { class: "primary" }, "Search")),
-  more, filters = el("div", { class: "search-filters", id: "search-filters" }, field("Dataset", ds), field("Format", type), fieldsOf(a), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), second, el("p", {}, toggle), doc);
+  more, filters = el("div", { class: "search-filters", id: "search-filters" }, field("Dataset", ds), proposals, field("Format", type), fieldsOf(a), field("From page", from), field("to page", to), field("Language", language), field("Keyword", keyword), field("Tag", tag)), second, el("p", {}, toggle), doc);
   more.setAttribute("aria-controls", filters.id);
   const inputs = [q, ds, type, from, to, language, keyword, tag, ...Object.values(a)];
   for (const s of [ds, type, language, ...Object.values(a), ...Object.values(b)]) s.addEventListener("change", () => q.value && form.reportValidity() && submit());
@@ -73,7 +74,7 @@ export async function view({ root, query, signal }) {
   const top = byId("search");
   top.hidden = true;
   signal.addEventListener("abort", () => (top.hidden = false));
-  const expected = expecting({ sets, signal, unit: (h) => unitOf(h.document.media_type),
+  const expected = expecting({ sets: known.sets, many: known.many, signal, unit: (h) => unitOf(h.document.media_type),
     address: (question, dataset) => {
       const p = new URLSearchParams(shown);
       p.set("q", question);
@@ -153,6 +154,7 @@ export async function view({ root, query, signal }) {
     try {
       /** @type {import("../types.js").SearchAnswer[]} */
       const answers = await Promise.all(bodies.map((body) => send(path, body)));
+      if (known.many) await learn(known.sets, answers.flatMap((x) => x.hits.map((h) => h.document.dataset_id)), signal);
       if (shown !== p || signal.aborted) return;
       const found = (/** @type {import("../types.js").SearchAnswer} */ x) => (x.hits.length ? `${plural(x.hits.length, "passage")} in ${number(Math.round(x.took_ms))} ms` : "");
       const commands = (/** @type {any} */ body, /** @type {string} */ which) => el("details", { class: "as-command" }, el("summary", {}, `${which} as a command`), commandBox(apiCommand(path, body)), el("p", { class: "muted" }, "In Python, standard library only:"), commandBox(apiPython(path, body), `${which} in Python`));
