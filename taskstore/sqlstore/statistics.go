@@ -29,6 +29,7 @@ var statistics = []struct{ table, index, stat string }{
 	{"datasets", "sqlite_autoindex_datasets_2", "100 5 1"},
 	{"jobs", "sqlite_autoindex_jobs_1", "10000 1"},
 	{"jobs", "k_job", "10000 500 100 1"},
+	{"jobs", "k_job_list", "10000 500 1"},
 	{"jobs", "k_job_open", "10 1"},
 	{"documents", "sqlite_autoindex_documents_1", "100000 1"},
 	{"documents", "k_doc_list", "100000 5000 1000 990 1"},

@@ -1803,7 +1803,10 @@ func testTenantWalk(t *testing.T, b *bench) {
 		"RetryDead":   func() (int, error) { return b.RetryDead(ctx, me, dead) },
 		"PurgeDead":   func() (int, error) { return b.PurgeDead(ctx, me, dead) },
 		"Queue":       func() (int, error) { x, err := b.Queue(ctx, me); return x.Dead, err },
-		"Datasets":    func() (int, error) { x, _, err := b.Datasets(ctx, me, taskstore.DatasetFilter{}, one); return len(x) - 1, err },
+		"Datasets": func() (int, error) {
+			x, _, err := b.Datasets(ctx, me, taskstore.DatasetFilter{}, one)
+			return len(x) - 1, err
+		},
 	} {
 		if n, err := call(); n != 0 || err != nil {
 			t.Errorf("%s with another tenant's ids: %d, %v, want none", name, n, err)

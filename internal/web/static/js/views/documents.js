@@ -744,7 +744,7 @@ export async function view({ root, params, query, signal }) {
       el("a", { href: `/jobs/${j.id}` }, { ingest: "Ingest", reparse: "Reprocessing", retry: "Retry" }[/** @type {"ingest"} */ (j.kind)] || j.kind, ` of ${plural(j.documents.total, "document")}`, j.name ? el("span", { class: "job-name" }, name(j.name)) : null),
       bar(j.progress, "Progress of the job"), el("span", { class: "num" }, percent(j.progress)),
       el("span", { class: "muted" }, eta(j.queue?.eta_seconds?.p50, j.queue?.eta_seconds?.p90)), ...waiting(j))),
-      jobs.length > 3 ? el("p", { class: "muted" }, el("a", { href: "/jobs" }, `and ${jobs.length - 3} more jobs`)) : null);
+      jobs.length > 3 ? el("p", { class: "muted" }, el("a", { href: "/jobs" }, `and ${listed.next_cursor && jobs.length === listed.items.length ? "at least " : ""}${jobs.length - 3} more jobs`)) : null);
     if (html.innerHTML + detailed.map((j) => j.progress) === jobsShown) return;
     jobsShown = html.innerHTML + detailed.map((j) => j.progress);
     active.replaceChildren(...html.childNodes);
