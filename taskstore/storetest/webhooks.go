@@ -51,6 +51,17 @@ func (b *bench) messages(w *taskstore.Webhook, states ...taskstore.DeliveryState
 	}
 }
 
+// claimMessage claims the webhook's next message.
+func (b *bench) claimMessage(w *taskstore.Webhook) *taskstore.Delivery {
+	b.t.Helper()
+	one, err := b.ClaimDeliveries(b.ctx, w.ID, 1, time.Minute)
+	b.ok(err)
+	if len(one) != 1 {
+		b.t.Fatalf("%d messages are due, want 1", len(one))
+	}
+	return &one[0]
+}
+
 func testWebhooks(t *testing.T, b *bench) {
 	w, off := b.newWebhook("document.failed"), b.newWebhook()
 	b.same("webhook", []any{w.URL, w.Events, w.Enabled, w.Secret}, []any{"https://example.invalid/hook", []string{"document.failed"}, true, "whsec_secret"})
@@ -105,15 +116,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	b.same("pending after a late end", b.messages(w, taskstore.DeliveryPending), []string{"document.succeeded"})
 
 	// A failure holds back the whole webhook; changing the webhook clears that.
-	claim := func() *taskstore.Delivery {
-		t.Helper()
-		one, err := b.ClaimDeliveries(b.ctx, w.ID, 1, time.Minute)
-		b.ok(err)
-		if len(one) != 1 {
-			t.Fatalf("%d messages are due, want 1", len(one))
-		}
-		return &one[0]
-	}
+	claim := func() *taskstore.Delivery { return b.claimMessage(w) }
 	b.ok(b.EndDelivery(b.ctx, claim(), taskstore.DeliveryEnd{State: taskstore.DeliveryPending, Status: 500, Error: "answered 500", Hold: time.Hour}))
 	held, err := b.Webhook(b.ctx, b.tenant, b.dataset.ID, w.ID)
 	b.ok(err)
@@ -171,15 +174,7 @@ func testWebhooks(t *testing.T, b *bench) {
 	_, err = b.CancelDocuments(b.ctx, b.tenant, docs)
 	b.ok(err)
 	b.fold()
-	next := func() *taskstore.Delivery {
-		t.Helper()
-		one, err := b.ClaimDeliveries(b.ctx, busy.ID, 1, time.Minute)
-		b.ok(err)
-		if len(one) != 1 {
-			t.Fatalf("%d messages are due, want 1", len(one))
-		}
-		return &one[0]
-	}
+	next := func() *taskstore.Delivery { return b.claimMessage(busy) }
 	b.same("another job follows", next().Followed, false)
 	one := next()
 	b.same("two follow", []any{one.JobID, one.Followed}, []any{big, true})
