@@ -705,6 +705,26 @@ func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f
 	return gather(ctx, s.selected(dataset, f))
 }
 
+// maxIDs bounds the documents of a cancel or a delete, whose ids are held in memory
+// at once.
+const maxIDs = 1_000_000
+
+var errTooMany = fmt.Errorf("%w: more than %d documents are selected; narrow the selection", sheaf.ErrInvalid, maxIDs)
+
+// IDs lists the documents of a dataset that a filter selects.
+func (s *Service) IDs(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) (ids []string, err error) {
+	err = s.selected(dataset, f)(ctx, func(some []sheaf.Document) error {
+		for i := range some {
+			ids = append(ids, some[i].ID)
+		}
+		if len(ids) > maxIDs {
+			return errTooMany
+		}
+		return nil
+	})
+	return ids, err
+}
+
 // Cancel stops the newest generation of the documents; what is live stays.
 func (s *Service) Cancel(ctx context.Context, tenantID string, ids []string) (taskstore.CancelReceipt, error) {
 	ctx, cancel := Lasting(ctx)

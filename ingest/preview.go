@@ -586,11 +586,7 @@ func (s *Service) DryRunRetryJob(ctx context.Context, tenantID, jobID string, sc
 
 // DryRunCancel reports what a cancel would stop.
 func (s *Service) DryRunCancel(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter) (*Forecast, error) {
-	docs, err := s.selectWithMembers(ctx, dataset, filter)
-	if err != nil {
-		return nil, err
-	}
-	return s.stopped(ctx, dataset.TenantID, these(docs), func(d *sheaf.Document) bool { return !d.State.Terminal() })
+	return s.stopped(ctx, dataset.TenantID, s.withMembers(dataset, filter), func(d *sheaf.Document) bool { return !d.State.Terminal() })
 }
 
 // DryRunCancelJob reports what CancelJob would stop, however many documents the job
@@ -620,29 +616,21 @@ func (s *Service) stopped(ctx context.Context, tenantID string, docs documentPag
 
 // DryRunDelete reports what a delete would remove.
 func (s *Service) DryRunDelete(ctx context.Context, dataset *sheaf.Dataset, filter taskstore.DocumentFilter) (*Forecast, error) {
-	docs, err := s.selectWithMembers(ctx, dataset, filter)
-	if err != nil {
-		return nil, err
-	}
-	out := &Forecast{Removed: &Removal{}}
-	out.remove(docs)
-	return out, nil
+	return removed(ctx, s.withMembers(dataset, filter))
 }
 
 // DryRunDeleteDataset reports what DeleteDataset would remove, however many
 // documents there are.
 func (s *Service) DryRunDeleteDataset(ctx context.Context, dataset *sheaf.Dataset) (*Forecast, error) {
+	return removed(ctx, s.selected(dataset, taskstore.DocumentFilter{}))
+}
+
+func removed(ctx context.Context, docs documentPages) (*Forecast, error) {
 	out := &Forecast{Removed: &Removal{}}
-	for page := (taskstore.Page{Limit: 1000, Ascending: true}); ; {
-		docs, next, err := s.Catalog.Documents(ctx, dataset.TenantID, taskstore.DocumentFilter{DatasetID: dataset.ID}, page)
-		if err != nil {
-			return nil, err
-		}
-		out.remove(docs)
-		if page.Cursor = next; next == "" {
-			return out, nil
-		}
-	}
+	return out, docs(ctx, func(some []sheaf.Document) error {
+		out.remove(some)
+		return nil
+	})
 }
 
 func (f *Forecast) remove(docs []sheaf.Document) {
@@ -655,32 +643,35 @@ func (f *Forecast) remove(docs []sheaf.Document) {
 	}
 }
 
-// selectWithMembers is selectDocuments plus the members of selected archives: cancel
-// and delete include them.
-func (s *Service) selectWithMembers(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) ([]sheaf.Document, error) {
-	docs, err := s.selectDocuments(ctx, dataset, f)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
-	for _, d := range docs {
-		seen[d.ID] = true
-	}
-	for i := 0; i < len(docs); i++ {
-		format, ok := s.Formats.ByMediaType(cmp.Or(docs[i].ParseConfig.MediaType.V, docs[i].MediaType))
-		if _, holds := format.(parser.Container); !ok || !holds {
-			continue
-		}
-		members, err := s.selectDocuments(ctx, dataset, taskstore.DocumentFilter{ParentID: docs[i].ID})
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range members {
-			if !seen[m.ID] {
-				seen[m.ID] = true
-				docs = append(docs, m)
+// withMembers passes on what a filter selects, and the members of the archives among
+// it, each once: cancel and delete include them.
+func (s *Service) withMembers(dataset *sheaf.Dataset, f taskstore.DocumentFilter) documentPages {
+	return func(ctx context.Context, each func([]sheaf.Document) error) error {
+		seen := map[string]bool{}
+		var pass func([]sheaf.Document) error
+		pass = func(docs []sheaf.Document) error {
+			docs = slices.DeleteFunc(docs, func(d sheaf.Document) bool {
+				again := seen[d.ID]
+				seen[d.ID] = true
+				return again
+			})
+			if len(seen) > maxIDs {
+				return errTooMany
 			}
+			if err := each(docs); err != nil {
+				return err
+			}
+			for _, d := range docs {
+				format, ok := s.Formats.ByMediaType(cmp.Or(d.ParseConfig.MediaType.V, d.MediaType))
+				if _, holds := format.(parser.Container); !ok || !holds {
+					continue
+				}
+				if err := s.selected(dataset, taskstore.DocumentFilter{ParentID: d.ID})(ctx, pass); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
+		return s.selected(dataset, f)(ctx, pass)
 	}
-	return docs, nil
 }

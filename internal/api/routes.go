@@ -673,7 +673,7 @@ func (s *Server) documentRoutes() {
 			f, err := s.cfg.Ingest.DryRunCancel(ctx, ds, filter)
 			return &output[CancelAnswer]{CancelAnswer{Forecast: f}}, err
 		}
-		ids, err := s.firstOf(ctx, ds, filter)
+		ids, err := s.cfg.Ingest.IDs(ctx, ds, filter)
 		if err != nil || len(ids) == 0 {
 			return &output[CancelAnswer]{}, err
 		}
@@ -688,7 +688,7 @@ func (s *Server) documentRoutes() {
 		if in.DryRun || in.Body.DryRun {
 			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, ds, filter))
 		}
-		ids, err := s.firstOf(ctx, ds, filter)
+		ids, err := s.cfg.Ingest.IDs(ctx, ds, filter)
 		if err != nil || len(ids) == 0 {
 			return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: taskstore.DeleteReceipt{DocumentIDs: []string{}}}}, err
 		}
@@ -705,27 +705,6 @@ func (s *Server) selected(ctx context.Context, p DatasetPath, sel *Selection) (*
 	}
 	f, err := sel.documents()
 	return ds, f, err
-}
-
-// firstOf lists the ids that a filter selects, at most 10,000.
-func (s *Server) firstOf(ctx context.Context, ds *sheaf.Dataset, f taskstore.DocumentFilter) ([]string, error) {
-	f.DatasetID = ds.ID
-	var ids []string
-	page := taskstore.Page{Limit: 1000, Ascending: true}
-	for len(ids) < 10_000 {
-		docs, next, err := s.cfg.Catalog.Documents(ctx, ds.TenantID, f, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range docs {
-			ids = append(ids, d.ID)
-		}
-		if next == "" {
-			break
-		}
-		page.Cursor = next
-	}
-	return ids, nil
 }
 
 // BatchAnswer is the job of a batch action, or its plan.

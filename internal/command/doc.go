@@ -33,9 +33,6 @@ var docStates = []string{
 // everyState selects all documents of a dataset.
 var everyState = map[string]any{"state": docStates}
 
-// batchMost is how many documents the server deletes or cancels per request.
-const batchMost = 10_000
-
 func (g *global) docCommand() *cobra.Command {
 	cmd := asGroup(&cobra.Command{Use: "doc", Aliases: []string{"document"}, Short: "Show, download and change documents",
 		Long: `Shows, downloads and changes documents. A document is named by its id or, where
@@ -474,25 +471,6 @@ func (g *global) selected(cmd *cobra.Command, verb string, s chosen, args []stri
 	return c, filter, f, err
 }
 
-// inBatches repeats an action until it has covered all documents of a filter, since
-// one request takes at most batchMost. Documents given by name go in one request.
-func inBatches[A any](ctx context.Context, c *client, path string, filter map[string]any, documents int, named bool, answered func(*A)) error {
-	for range 1 + documents/batchMost {
-		var a A
-		if err := c.call(ctx, http.MethodPost, path, map[string]any{"filter": filter}, &a); err != nil {
-			if !named && isMissing(err) {
-				return nil // nothing is left
-			}
-			return err
-		}
-		answered(&a)
-		if named {
-			return nil
-		}
-	}
-	return nil
-}
-
 // removal describes what a delete removes.
 func removal(f *ingest.Forecast) string {
 	what := count(f.Documents, "document")
@@ -527,17 +505,11 @@ func (g *global) docDelete() *cobra.Command {
 			if err := g.ask(s.confirmation, "Delete "+what+"? This cannot be undone."); err != nil {
 				return err
 			}
-			sum := taskstore.DeleteReceipt{DocumentIDs: []string{}}
-			if err := inBatches(ctx, c, datasetPath(g.dataset)+"/documents:delete", filter, f.Documents, len(args) > 0, func(r *api.DeleteAnswer) {
-				sum.Documents += r.Documents
-				sum.Generations += r.Generations
-				sum.Tasks += r.Tasks
-				sum.Chunks += r.Chunks
-				sum.Bytes += r.Bytes
-				sum.DocumentIDs = append(sum.DocumentIDs, r.DocumentIDs...)
-			}); err != nil {
+			var r api.DeleteAnswer
+			if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:delete", map[string]any{"filter": filter}, &r); err != nil {
 				return err
 			}
+			sum := r.DeleteReceipt
 			return g.done(sum, "Deleted %s (%s) from %s.", count(sum.Documents, "document"), size(sum.Bytes), g.dataset)
 		},
 	}
@@ -578,14 +550,11 @@ func (g *global) docCancel() *cobra.Command {
 					return err
 				}
 			}
-			var sum taskstore.CancelReceipt
-			if err := inBatches(ctx, c, datasetPath(g.dataset)+"/documents:cancel", filter, f.Documents, len(args) > 0, func(r *api.CancelAnswer) {
-				sum.Documents += r.Documents
-				sum.Queued += r.Queued
-				sum.Running += r.Running
-			}); err != nil {
+			var r api.CancelAnswer
+			if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:cancel", map[string]any{"filter": filter}, &r); err != nil {
 				return err
 			}
+			sum := r.CancelReceipt
 			return g.done(sum, "Stopped %s: %s left the queue, %s were told to stop.", count(sum.Documents, "document"), count(sum.Queued, "task"), number(sum.Running))
 		},
 	}
