@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sheaf/taskstore"
@@ -184,30 +185,88 @@ func turnOf(t *testing.T, w taskstore.Webhook, messages []taskstore.Delivery, an
 func TestMessagesOfATurnAreSentSideBySide(t *testing.T) {
 	var mu sync.Mutex
 	var order []string
-	all := make(chan struct{})
-	turnOf(t, taskstore.Webhook{}, []taskstore.Delivery{message("a1", "a", ""), message("b1", "b", ""), message("a2", "a", ""), message("job", "", ""), message("c1", "c", "")}, func(_ http.ResponseWriter, r *http.Request) {
+	both := make(chan struct{})
+	turnOf(t, taskstore.Webhook{}, []taskstore.Delivery{message("a1", "a", ""), message("b1", "b", ""), message("c1", "c", ""), message("b2", "b", ""), message("job", "", ""), message("d1", "d", "")}, func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		order = append(order, r.Header.Get(HeaderID))
-		if len(order) == 2 {
-			close(all)
+		first := len(order) == 1
+		if len(order) == 3 {
+			close(both)
 		}
 		mu.Unlock()
-		<-all // the first two are there together, or never
+		if !first {
+			<-both // the second and the third are there together, or never
+		}
 	})
-	slices.Sort(order[:2])
-	if want := []string{"a1", "b1", "a2", "job", "c1"}; !slices.Equal(order, want) {
+	slices.Sort(order[1:3])
+	if want := []string{"a1", "b1", "c1", "b2", "job", "d1"}; !slices.Equal(order, want) {
 		t.Errorf("sent in the order %v, want %v", order, want)
 	}
 }
 
+// serial is a service that handles one message after another.
+type serial struct {
+	free chan struct{}
+	each time.Duration
+}
+
+func (s *serial) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case s.free <- struct{}{}:
+		defer func() { <-s.free }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	select {
+	case <-time.After(s.each):
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// A service that handles one message after another, quickly or slowly, gets no more
+// of them at a time than it answers within the timeout.
+func TestSerialServicesAnswerInTime(t *testing.T) {
+	for _, each := range []time.Duration{10 * time.Millisecond, time.Second, 1250 * time.Millisecond, 1300 * time.Millisecond, 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &inbox{ends: map[string]taskstore.DeliveryEnd{}}
+			for i := range batch {
+				o.messages = append(o.messages, message(fmt.Sprint(i), fmt.Sprint(i), ""))
+			}
+			s := &Sender{Store: o, Hosts: Hosts{"far.example"}}
+			s.once.Do(s.begin)
+			s.client.Transport = &serial{make(chan struct{}, 1), each}
+			w := taskstore.Webhook{URL: "https://far.example/", Secret: NewSecret()}
+			if n, err := s.serve(t.Context(), &w, time.Now().Add(time.Minute)); n != batch || err != nil {
+				t.Errorf("%s each: %d ended, %v", each, n, err)
+			}
+			for id, end := range o.ends {
+				if end.State != taskstore.DeliveryDelivered {
+					t.Errorf("%s each: message %s ended as %+v", each, id, end)
+				}
+			}
+		})
+	}
+}
+
 // Of messages that fail together the webhook has failed once, and those after them
-// are not tried. One that has failed before gets a single message first.
+// are not tried. After a first one that fails none is.
 func TestAFailureIsCountedOnce(t *testing.T) {
-	fails := func(w http.ResponseWriter, _ *http.Request) {
+	refused := func(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "60")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	o := turnOf(t, taskstore.Webhook{}, []taskstore.Delivery{message("a", "a", ""), message("b", "b", ""), message("job", "", ""), message("c", "c", "")}, fails)
+	messages := []taskstore.Delivery{message("ok", "ok", ""), message("a", "a", ""), message("b", "b", ""), message("job", "", ""), message("c", "c", "")}
+	var both sync.WaitGroup
+	both.Add(2)
+	o := turnOf(t, taskstore.Webhook{}, messages, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(HeaderID) != "ok" {
+			both.Done()
+			both.Wait()
+			refused(w)
+		}
+	})
 	var holds []time.Duration
 	for _, id := range []string{"a", "b"} {
 		holds = append(holds, o.ends[id].Hold)
@@ -221,9 +280,9 @@ func TestAFailureIsCountedOnce(t *testing.T) {
 	if !o.ends["job"].Untried || !o.ends["c"].Untried {
 		t.Errorf("messages after a failure are sent: %+v", o.ends)
 	}
-	o = turnOf(t, taskstore.Webhook{Failures: 3}, []taskstore.Delivery{message("a", "a", ""), message("b", "b", "")}, fails)
-	if o.ends["a"].Untried || !o.ends["b"].Untried {
-		t.Errorf("a webhook that failed before gets more than one message: %+v", o.ends)
+	o = turnOf(t, taskstore.Webhook{Failures: 3}, messages, func(w http.ResponseWriter, _ *http.Request) { refused(w) })
+	if o.ends["ok"].Untried || !o.ends["a"].Untried {
+		t.Errorf("a webhook that fails gets more than one message: %+v", o.ends)
 	}
 }
 

@@ -133,7 +133,7 @@ const (
 	lookEvery   = time.Second // how soon a webhook is served while others are slow
 	parallel    = 16          // concurrent webhooks
 	perTenant   = 8           // of a tenant: it may have any number of slow ones
-	batch       = 8           // messages per webhook and turn, sent side by side
+	batch       = 8           // messages per webhook and turn
 	// webhookTime ends a webhook's turn: a slow one gets the rest of its messages in
 	// another.
 	webhookTime = 15 * time.Second
@@ -148,9 +148,10 @@ const (
 )
 
 // Round sends due messages until none are due, or for roundTime, and returns how
-// many it processed. A webhook gets a batch at a time, side by side: one by one, a
-// service far away would fall behind what it is told about. Those about one document
-// keep their order, and a job's comes after its documents'. Rounds must not overlap.
+// many it processed. A webhook gets a batch at a time, side by side if it answers
+// promptly: one by one, a service far away would fall behind what it is told about.
+// Those about one document keep their order, and a job's comes after its documents'.
+// Rounds must not overlap.
 func (s *Sender) Round(ctx context.Context) (int, error) {
 	s.once.Do(s.begin)
 	if time.Since(s.asked) >= askEvery {
@@ -278,7 +279,7 @@ func (s *Sender) serve(ctx context.Context, w *taskstore.Webhook, until time.Tim
 	for i := range messages {
 		m := &messages[i]
 		about := documentOf(m)
-		if about == "" || t.under[about] || t.tried == 1 && w.Failures > 0 { // is it back?
+		if about == "" || t.under[about] || !t.prompt() {
 			t.wait()
 		}
 		if ctx.Err() != nil {
@@ -319,12 +320,13 @@ type turn struct {
 	webhook *taskstore.Webhook
 	group   sync.WaitGroup
 	under   map[string]bool // documents of messages under way
-	tried   int
 
-	mu     sync.Mutex
-	failed []failure
-	ended  int
-	err    error // of the store
+	mu      sync.Mutex
+	answers int
+	longest time.Duration // until an answer
+	failed  []failure
+	ended   int
+	err     error // of the store
 }
 
 type failure struct {
@@ -334,10 +336,11 @@ type failure struct {
 
 // send posts a message about a document in the background.
 func (t *turn) send(ctx context.Context, m *taskstore.Delivery, about string) {
-	t.tried++
 	t.under[about] = true
 	t.group.Go(func() {
+		begun := time.Now()
 		end := t.attempt(ctx, t.webhook, m)
+		t.answered(time.Since(begun))
 		switch {
 		case ctx.Err() != nil: // its outcome is the end of this process
 		case end.State == taskstore.DeliveryDelivered:
@@ -354,6 +357,22 @@ func (t *turn) send(ctx context.Context, m *taskstore.Delivery, about string) {
 func (t *turn) wait() {
 	t.group.Wait()
 	clear(t.under)
+}
+
+// answered records how long an answer took.
+func (t *turn) answered(after time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answers++
+	t.longest = max(t.longest, after)
+}
+
+// prompt reports whether messages may go side by side: answers come so soon that a
+// service which handles one after another still answers a batch within the timeout.
+func (t *turn) prompt() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answers > 0 && t.longest <= t.Timeout/batch
 }
 
 // stopped reports that nothing more is sent in this turn.
