@@ -109,7 +109,7 @@ type DeleteReceipt struct {
 	Tasks        int      `json:"tasks"`
 	Chunks       int      `json:"chunks"` // of live generations, gone from search immediately
 	Bytes        int64    `json:"bytes"`  // of originals, to be removed by the collector
-	DocumentIDs  []string `json:"document_ids"`
+	DocumentIDs  []string `json:"document_ids" doc:"ids of deleted documents, at most 10,000; documents counts all"`
 	RunningTasks []string `json:"-"`
 }
 

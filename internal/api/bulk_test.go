@@ -31,12 +31,20 @@ func TestBatchActionsTakeAllThatAFilterSelects(t *testing.T) {
 		}
 	}
 	var would struct{ Forecast struct{ Documents int } }
-	var did struct{ Documents int }
+	var did, again struct {
+		Documents   int
+		DocumentIDs []string `json:"document_ids"`
+	}
 	for _, verb := range []string{"cancel", "delete"} {
 		s.must(&would, "POST", "/v1/datasets/many/documents:"+verb, `{"all": true, "dry_run": true}`)
-		s.must(&did, "POST", "/v1/datasets/many/documents:"+verb, `{"all": true}`)
+		s.must(&did, "POST", "/v1/datasets/many/documents:"+verb, `{"all": true}`, "Idempotency-Key", verb)
 		if would.Forecast.Documents != documents || did.Documents != documents {
 			t.Errorf("%s would take %d and took %d of %d documents", verb, would.Forecast.Documents, did.Documents, documents)
 		}
+	}
+	// The answer is short enough to be kept, so that the same request does nothing.
+	s.must(&again, "POST", "/v1/datasets/many/documents:delete", `{"all": true}`, "Idempotency-Key", "delete")
+	if len(did.DocumentIDs) != mostListed || again.Documents != documents {
+		t.Errorf("%d ids are listed, and again %d documents are deleted", len(did.DocumentIDs), again.Documents)
 	}
 }

@@ -435,8 +435,7 @@ func (s *Server) datasetRoutes() {
 		if in.DryRun {
 			return wouldDelete(s.cfg.Ingest.DryRunDeleteDataset(ctx, d))
 		}
-		r, err := s.cfg.Ingest.DeleteDataset(ctx, d.TenantID, d.ID)
-		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
+		return deleted(s.cfg.Ingest.DeleteDataset(ctx, d.TenantID, d.ID))
 	})
 	for verb, paused := range map[string]bool{"pause": true, "resume": false} {
 		handle(s, post("/v1/datasets/{ds}:"+verb, holds(verb)+" the dataset's queued work"), func(ctx context.Context, in *DatasetPath) (*output[Paused], error) {
@@ -539,8 +538,7 @@ func (s *Server) documentRoutes() {
 		if in.DryRun {
 			return wouldDelete(s.cfg.Ingest.DryRunDelete(ctx, &sheaf.Dataset{ID: d.DatasetID, TenantID: d.TenantID}, taskstore.DocumentFilter{IDs: []string{d.ID}}))
 		}
-		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), []string{d.ID})
-		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
+		return deleted(s.cfg.Ingest.Delete(ctx, tenantOf(ctx), []string{d.ID}))
 	})
 	type pagesIn struct {
 		DocumentPath
@@ -692,8 +690,7 @@ func (s *Server) documentRoutes() {
 		if err != nil || len(ids) == 0 {
 			return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: taskstore.DeleteReceipt{DocumentIDs: []string{}}}}, err
 		}
-		r, err := s.cfg.Ingest.Delete(ctx, tenantOf(ctx), ids)
-		return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
+		return deleted(s.cfg.Ingest.Delete(ctx, tenantOf(ctx), ids))
 	})
 }
 
@@ -739,6 +736,16 @@ func again(r ingest.Rerun, err error) (*accepted[BatchAnswer], error) {
 		out.Location = "/v1/jobs/" + r.Job.ID
 	}
 	return out, err
+}
+
+// mostListed bounds the ids in the answer to a delete. With more, it would be too
+// large to be kept for an Idempotency-Key, and a repeated request would delete what
+// was added meanwhile.
+const mostListed = 10_000
+
+func deleted(r taskstore.DeleteReceipt, err error) (*output[DeleteAnswer], error) {
+	r.DocumentIDs = r.DocumentIDs[:min(len(r.DocumentIDs), mostListed)]
+	return &output[DeleteAnswer]{DeleteAnswer{DeleteReceipt: r}}, err
 }
 
 func wouldDelete(f *ingest.Forecast, err error) (*output[DeleteAnswer], error) {

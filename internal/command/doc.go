@@ -509,8 +509,7 @@ func (g *global) docDelete() *cobra.Command {
 			if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:delete", map[string]any{"filter": filter}, &r); err != nil {
 				return err
 			}
-			sum := r.DeleteReceipt
-			return g.done(sum, "Deleted %s (%s) from %s.", count(sum.Documents, "document"), size(sum.Bytes), g.dataset)
+			return g.done(r.DeleteReceipt, "Deleted %s (%s) from %s.", count(r.Documents, "document"), size(r.Bytes), g.dataset)
 		},
 	}
 	s.flagsOf(g, cmd)
@@ -554,8 +553,7 @@ func (g *global) docCancel() *cobra.Command {
 			if err := c.call(ctx, http.MethodPost, datasetPath(g.dataset)+"/documents:cancel", map[string]any{"filter": filter}, &r); err != nil {
 				return err
 			}
-			sum := r.CancelReceipt
-			return g.done(sum, "Stopped %s: %s left the queue, %s were told to stop.", count(sum.Documents, "document"), count(sum.Queued, "task"), number(sum.Running))
+			return g.done(r.CancelReceipt, "Stopped %s: %s left the queue, %s were told to stop.", count(r.Documents, "document"), count(r.Queued, "task"), number(r.Running))
 		},
 	}
 	s.flagsOf(g, cmd)
