@@ -545,11 +545,15 @@ func pagesBy(read func(context.Context, taskstore.Page) ([]sheaf.Document, strin
 func gather(ctx context.Context, pages documentPages) (docs []sheaf.Document, err error) {
 	err = pages(ctx, func(some []sheaf.Document) error {
 		if docs = append(docs, some...); len(docs) > maxSelected {
-			return fmt.Errorf("%w: more than %d documents are selected; narrow the selection", sheaf.ErrInvalid, maxSelected)
+			return tooMany(maxSelected)
 		}
 		return nil
 	})
 	return docs, err
+}
+
+func tooMany(most int) error {
+	return fmt.Errorf("%w: more than %d documents are selected; narrow the selection", sheaf.ErrInvalid, most)
 }
 
 // these are documents that were read already.
@@ -709,8 +713,6 @@ func (s *Service) selectDocuments(ctx context.Context, dataset *sheaf.Dataset, f
 // at once.
 const maxIDs = 1_000_000
 
-var errTooMany = fmt.Errorf("%w: more than %d documents are selected; narrow the selection", sheaf.ErrInvalid, maxIDs)
-
 // IDs lists the documents of a dataset that a filter selects.
 func (s *Service) IDs(ctx context.Context, dataset *sheaf.Dataset, f taskstore.DocumentFilter) (ids []string, err error) {
 	err = s.selected(dataset, f)(ctx, func(some []sheaf.Document) error {
@@ -718,7 +720,7 @@ func (s *Service) IDs(ctx context.Context, dataset *sheaf.Dataset, f taskstore.D
 			ids = append(ids, some[i].ID)
 		}
 		if len(ids) > maxIDs {
-			return errTooMany
+			return tooMany(maxIDs)
 		}
 		return nil
 	})

@@ -656,7 +656,7 @@ func (s *Service) withMembers(dataset *sheaf.Dataset, f taskstore.DocumentFilter
 				return again
 			})
 			if len(seen) > maxIDs {
-				return errTooMany
+				return tooMany(maxIDs)
 			}
 			if err := each(docs); err != nil {
 				return err

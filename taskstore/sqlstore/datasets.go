@@ -72,13 +72,8 @@ func (s *datasets) Datasets(ctx context.Context, tenantID string, f taskstore.Da
 	var w where
 	w.add("tenant_id=?", tenantID)
 	w.when(len(f.IDs) > 0, "id IN ?", f.IDs)
-	if f.Query != "" {
-		// What no name can contain matches nothing; PostgreSQL would reject it.
-		if checkText("the query", f.Query, 4096) != nil {
-			return []sheaf.Dataset{}, "", nil
-		}
-		cond, arg := s.d.contains("name", f.Query)
-		w.add(cond, arg)
+	if s.d.named(&w, f.Query) {
+		return []sheaf.Dataset{}, "", nil
 	}
 	suffix, limit := w.page("id", p)
 	rows, err := all[datasetRow](s.read(ctx), "SELECT * FROM datasets"+w.String()+suffix, w.args...)

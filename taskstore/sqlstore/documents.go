@@ -42,6 +42,20 @@ func (d *dialect) contains(column, text string) (cond, arg string) {
 	return d.lower(column) + " LIKE ? ESCAPE '!'", "%" + escapeLike.Replace(strings.ToLower(text)) + "%"
 }
 
+// named selects rows whose name contains the text, and reports whether none can.
+func (d *dialect) named(w *where, text string) (nothing bool) {
+	if text == "" {
+		return false
+	}
+	// PostgreSQL would reject what no name can contain.
+	if checkText("the query", text, 4096) != nil {
+		return true
+	}
+	cond, arg := d.contains("name", text)
+	w.add(cond, arg)
+	return false
+}
+
 // escapeLike makes text match literally in LIKE … ESCAPE '!'.
 var escapeLike = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
@@ -116,13 +130,8 @@ func (s *documents) selects(tenantID string, f taskstore.DocumentFilter) (w wher
 	w.when(len(f.IDs) > 0, "id IN ?", f.IDs)
 	w.when(len(f.States) > 0, "state IN ?", texts(f.States))
 	w.when(len(f.MediaTypes) > 0, "media_type IN ?", f.MediaTypes)
-	if f.Query != "" {
-		// What no name can contain matches nothing; PostgreSQL would reject it.
-		if checkText("the query", f.Query, 4096) != nil {
-			return w, true
-		}
-		cond, arg := s.d.contains("name", f.Query)
-		w.add(cond, arg)
+	if s.d.named(&w, f.Query) {
+		return w, true
 	}
 	w.when(f.SHA256 != "", "sha256=?", f.SHA256)
 	w.when(f.ParentID != "", "parent_id=?", f.ParentID)

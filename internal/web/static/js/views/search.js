@@ -154,7 +154,8 @@ export async function view({ root, query, signal }) {
     try {
       /** @type {import("../types.js").SearchAnswer[]} */
       const answers = await Promise.all(bodies.map((body) => send(path, body)));
-      if (known.many) await learn(known.sets, answers.flatMap((x) => x.hits.map((h) => h.document.dataset_id)), signal);
+      // Hits are shown with the ids of their datasets rather than not at all.
+      if (known.many) await learn(known.sets, answers.flatMap((x) => x.hits.map((h) => h.document.dataset_id)), signal).catch(() => {});
       if (shown !== p || signal.aborted) return;
       const found = (/** @type {import("../types.js").SearchAnswer} */ x) => (x.hits.length ? `${plural(x.hits.length, "passage")} in ${number(Math.round(x.took_ms))} ms` : "");
       const commands = (/** @type {any} */ body, /** @type {string} */ which) => el("details", { class: "as-command" }, el("summary", {}, `${which} as a command`), commandBox(apiCommand(path, body)), el("p", { class: "muted" }, "In Python, standard library only:"), commandBox(apiPython(path, body), `${which} in Python`));
