@@ -986,15 +986,18 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 	return job, nil
 }
 
-// estimate turns remaining work into seconds by measured speed. Before anything
-// was measured, for unplanned documents that are like none before them, and while
+// estimate turns remaining work into seconds by measured speed. Before anything like
+// it was measured, for unplanned documents that are like none before them, and while
 // work waits for a server that is away, it says nothing: an invented number is
 // worse than none.
 func estimate(left taskstore.Remaining) sheaf.ETA {
-	if left.CostPerSec <= 0 || left.Stalled || left.Unplanned > 0 && left.UnplannedCost == 0 {
+	if left.OwnPerSec <= 0 || left.Stalled || left.Unplanned > 0 && left.UnplannedCost == 0 {
 		return sheaf.ETA{}
 	}
-	p50 := float64(left.Own+left.UnplannedCost+left.AheadCost) / left.CostPerSec
+	p50 := float64(left.Own+left.UnplannedCost) / left.OwnPerSec
+	if left.AheadCost > 0 {
+		p50 += float64(left.AheadCost) / cmp.Or(left.CostPerSec, left.OwnPerSec)
+	}
 	p90 := p50 * max(left.SpreadP90, 1.2)
 	if left.Unplanned > 0 {
 		p90 *= 1 + float64(left.UnplannedCost)/float64(left.Own+left.UnplannedCost) // they may be twice as long

@@ -376,7 +376,7 @@ func (m *measure) add(d *sheaf.Document) {
 // and the first of them were planned.
 func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPreview, total int) (*Forecast, error) {
 	out := &Forecast{Documents: total, Planned: len(plans), Chunks: exactly(0), Tokens: exactly(0)}
-	cost, planned := map[Work]int{}, 0
+	cost, planned := map[load]int{}, 0
 	units := map[sheaf.Unit]bool{}
 	for _, p := range plans {
 		if p.Failure != nil {
@@ -393,7 +393,7 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		out.Reused.Tokens += p.Reused.Tokens
 		out.Chunks, out.Tokens = out.Chunks.plus(p.Chunks), out.Tokens.plus(p.Tokens)
 		for _, r := range p.Ranges {
-			cost[r.Work] += r.Cost
+			cost[load{r.Work, p.MediaType}] += r.Cost
 		}
 	}
 	if len(units) == 1 && total == len(plans) {
@@ -408,8 +408,8 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		for _, n := range []*int{&out.Units, &out.Ranges, &out.Reused.Ranges, &out.Reused.Pages, &out.Reused.Chunks, &out.Reused.Tokens} {
 			*n = scaled(*n)
 		}
-		for w, n := range cost {
-			cost[w] = scaled(n)
+		for l, n := range cost {
+			cost[l] = scaled(n)
 		}
 		for _, e := range []*Expected{&out.Chunks, &out.Tokens} {
 			if e.Count != nil {
@@ -421,40 +421,61 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 	if out.Seconds, err = s.expectTime(ctx, tenantID, cost); err != nil {
 		return nil, err
 	}
-	out.Price = s.charge(cost[WorkAll], out)
+	full := 0
+	for l, n := range cost {
+		if l.Work == WorkAll {
+			full += n
+		}
+	}
+	out.Price = s.charge(full, out)
 	return out, nil
 }
 
+// load is work on documents of one media type.
+type load struct {
+	Work
+	mediaType string
+}
+
 // expectTime is how long work of those costs will take, each kind at the measured
-// speed of its stages, after the tenant's waiting work. It is zero for no work, and
-// unknown while a speed is unknown.
-func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work]int) (sheaf.ETA, error) {
+// speed of its stages on documents of the type, after the tenant's waiting work. It is
+// zero for no work, and unknown while nothing like most of it has been measured.
+func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[load]int) (sheaf.ETA, error) {
 	var p50, p90 float64
-	add := func(cost int, stages ...string) (known bool, err error) {
-		perSecond, spread, err := s.Catalog.Speed(ctx, stages...)
+	add := func(cost int, mediaType string, stages ...string) (known bool, err error) {
+		perSecond, spread, err := s.Catalog.Speed(ctx, mediaType, stages...)
 		if err != nil {
 			return false, fmt.Errorf("measuring the speed: %w", err)
 		}
-		e := estimate(taskstore.Remaining{Own: cost, CostPerSec: perSecond, SpreadP90: spread})
+		e := estimate(taskstore.Remaining{Own: cost, OwnPerSec: perSecond, SpreadP90: spread})
 		if e.P50 == nil {
 			return false, nil
 		}
 		p50, p90 = p50+*e.P50, p90+*e.P90
 		return true, nil
 	}
-	own := 0
-	for _, w := range []Work{WorkAll, WorkEmbed, WorkIndex} {
-		own += cost[w]
-		if cost[w] == 0 {
+	own, measured := 0, 0
+	for l, n := range cost {
+		own += n
+		if n == 0 {
 			continue
 		}
-		if known, err := add(cost[w], w.stages()...); err != nil || !known {
+		known, err := add(n, l.mediaType, l.stages()...)
+		if err != nil {
 			return sheaf.ETA{}, err
+		}
+		if known {
+			measured += n
 		}
 	}
 	if own == 0 {
 		return sheaf.ETA{P50: &p50, P90: &p90}, nil
 	}
+	if measured < (own+1)/2 {
+		return sheaf.ETA{}, nil
+	}
+	rest := float64(own) / float64(measured)
+	p50, p90 = p50*rest, p90*rest
 	queue, err := s.Catalog.Queue(ctx, tenantID)
 	if err != nil {
 		return sheaf.ETA{}, fmt.Errorf("measuring what waits: %w", err)
@@ -465,7 +486,7 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[Work
 			ahead += l.Cost
 		}
 	}
-	if _, err := add(ahead); err != nil {
+	if _, err := add(ahead, ""); err != nil {
 		return sheaf.ETA{}, err
 	}
 	return sheaf.ETA{P50: &p50, P90: &p90}, nil

@@ -163,8 +163,9 @@ type Remaining struct {
 	AheadOthers   int           // pending tasks of other tenants in the same or a higher lane
 	AheadCost     int           // their total cost
 	CostPerSec    float64       // measured over the latest finished tasks, for all executors together; 0 when unknown
+	OwnPerSec     float64       // the same over those that are like the job's own; 0 when unknown
 	Wait          time.Duration // until any of it may start
-	SpreadP90     float64       // ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
+	SpreadP90     float64       // of those: ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
 	Delayed       *sheaf.Delay  // of the next retried task; nil if none was delayed
 	Stalled       bool          // nothing is running, and that task waits for a failing server: the end is unknown
 }

@@ -137,6 +137,14 @@ func number(n int) string {
 	return s
 }
 
+// rateOf formats how many a second: "0.25", "24.5", "2,040".
+func rateOf(v float64) string {
+	if v < 99.95 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	return number(int(v + .5))
+}
+
 // size formats bytes: "0 B", "14 kB", "6.6 MB".
 func size(n int64) string {
 	v, unit := float64(n), "B"

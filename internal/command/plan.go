@@ -89,24 +89,18 @@ time and where it was measured; --service-times replaces them, also with the rep
 }
 
 func (g *global) printPlan(r *capacity.Report) error {
-	whole := func(v float64) string {
-		if v < 10 {
-			return fmt.Sprintf("%.2g", v)
-		}
-		return number(int(v + .5))
-	}
 	verdict := "keeps up with all of"
 	if !r.KeepsUp {
 		verdict = "does not keep up with"
 	}
-	fmt.Fprintf(g.out, "%s pages/s, %s documents/s: %s %s pages/s\n", whole(r.Pages), whole(r.Docs), verdict, whole(r.Offered))
-	fmt.Fprintf(g.out, "a million pages cost %.2f on %s, %.2f at full utilization; storage %s a month\n\n", r.Money, count(r.Cores, "core"), r.Least, whole(r.Storage))
+	fmt.Fprintf(g.out, "%s pages/s, %s documents/s: %s %s pages/s\n", rateOf(r.Pages), rateOf(r.Docs), verdict, rateOf(r.Offered))
+	fmt.Fprintf(g.out, "a million pages cost %.2f on %s, %.2f at full utilization; storage %s a month\n\n", r.Money, count(r.Cores, "core"), r.Least, rateOf(r.Storage))
 	return g.table(func(w io.Writer) {
 		fmt.Fprintln(w, "RESOURCE\tUTILIZATION\tSATURATES AT PAGES/S\tREMEDY")
 		for _, p := range r.Parts {
 			at := "-"
 			if p.Full > 0 {
-				at = whole(p.Full)
+				at = rateOf(p.Full)
 			}
 			fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%s\n", p.Name, 100*p.Used, at, p.Cure)
 		}
@@ -118,7 +112,7 @@ func (g *global) printPlan(r *capacity.Report) error {
 		}
 		fmt.Fprintln(w, "\nSTORED\tCOUNT\tSIZE")
 		for _, v := range r.Stored {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, whole(v.Count), size(int64(v.Bytes)))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, rateOf(v.Count), size(int64(v.Bytes)))
 		}
 		fmt.Fprintf(w, "shards\t%s\t\nRedis\t\t%s, %s at most\n", number(r.Shards), size(int64(r.Redis)), size(int64(r.RedisMax)))
 		fmt.Fprintf(w, "\nLongest feed round of the keeper: %s.\n", waited(r.Feed))

@@ -206,7 +206,7 @@ func (s jobSum) line(perSecond float64) string {
 		add("counting pages")
 	default:
 		if perSecond >= 0.05 {
-			add("%.3g pages/s", perSecond)
+			add("%s pages/s", rateOf(perSecond))
 		}
 		if s.timed {
 			add("%s", left(s.p50, s.p90))

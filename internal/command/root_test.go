@@ -297,6 +297,9 @@ func TestProgressOfManyJobs(t *testing.T) {
 	if got, want := s.line(24.51), "210 of 400 documents, 2,105 pages, 5 of them reused, 10 failed, 24.5 pages/s, about 2–3 min left"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if got := s.line(2041.3); !strings.Contains(got, ", 2,041 pages/s,") {
+		t.Errorf("a job of many pages a second: %q", got)
+	}
 	waits := &sheaf.Job{State: sheaf.DocQueued, Documents: sheaf.JobDocuments{Total: 1}, Queue: &sheaf.QueuePosition{AheadOwn: 3}}
 	if got, want := sumOf([]*sheaf.Job{waits}).line(0), "0 of 1 document, 3 tasks ahead"; got != want {
 		t.Errorf("%q, want %q", got, want)

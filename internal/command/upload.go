@@ -233,7 +233,7 @@ func (d *delivery) show(b *bar) {
 	}
 	line := fmt.Sprintf("uploading: %s of %s, %s of %s", number(stored), count(len(d.files), "file"), size(sent), size(total))
 	if took := time.Since(d.begun).Seconds(); took > 1 && share > 0.01 && share < 1 {
-		line += fmt.Sprintf(", %.3g files/s, about %s left", float64(stored)/took, roughly(took/share-took))
+		line += fmt.Sprintf(", %s files/s, about %s left", rateOf(float64(stored)/took), roughly(took/share-took))
 	}
 	b.show(share, "%s", line)
 }

@@ -20,13 +20,20 @@ const costSample = 1000
 // speedSample is how many finished tasks the speed is measured over.
 const speedSample = 500
 
-// sampleColumns are what is looked at of each of them.
-const sampleColumns = "tenant_id, doc_id, cost, started_at, finished_at"
+// sampled is a finished task that parsed.
+type sampled struct {
+	TenantID, JobID, DocID string
+	MediaType              string // of its document
+	Cost                   int
+	StartedAt, FinishedAt  int64  // ms
+	Result                 string // only where its stages are asked for
+}
 
 // finished reads the latest tasks that parsed: by run_at, which has an index
 // (that no lease is left is part of it), and tells old from new well enough.
-func finished(db *gorm.DB, columns string) ([]taskRow, error) {
-	return all[taskRow](db, finishedQuery(columns, "'parse'"))
+func finished(db *gorm.DB, extra string) ([]sampled, error) {
+	return all[sampled](db, "SELECT t.*, COALESCE(d.media_type, '') AS media_type FROM ("+
+		finishedQuery("tenant_id, job_id, doc_id, cost, started_at, finished_at"+extra, "'parse'")+") t LEFT JOIN documents d ON d.id=t.doc_id")
 }
 
 func finishedQuery(columns, kinds string) string {
@@ -49,7 +56,7 @@ type recent[T any] struct {
 
 // samples are what the estimates of all jobs are made of.
 type samples struct {
-	finished recent[[]taskRow]
+	finished recent[[]sampled]
 	backlog  recent[backlog]
 	meanCost [sheaf.LaneBackfill + 1]recent[float64] // of what waits up to a lane
 	stages   recent[stageTimes]
@@ -207,40 +214,110 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 		return left, err
 	}
 	left.Stalled = snoozed && own.Running == 0
-	left.CostPerSec, left.SpreadP90, err = s.speed(db)
+	rows, err := s.latest(db)
+	if err != nil {
+		return left, err
+	}
+	whole := paceOf(rows)
+	left.CostPerSec = whole.perSecond
+	mine, err := s.paceOfJob(db, rows, tenantID, jobID)
+	left.OwnPerSec, left.SpreadP90 = mine.perSecond, mine.spread
 	return left, err
 }
 
+// ownSample is how many finished tasks of a job show how fast its others are.
+const ownSample = 4
+
+// openSample is of how many open tasks of a job the media types are looked at.
+const openSample = 200
+
+// paceOfJob is how fast a job's remaining tasks end, judged by its own in the sample, or
+// else by those of the same media types: a page of a message takes a thousandth of the
+// time of a scanned one. It is 0 where most of the work is of types that were not measured.
+func (s *estimates) paceOfJob(db *gorm.DB, rows []sampled, tenantID, jobID string) (pace, error) {
+	own := slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool { return m.JobID != jobID })
+	if len(own) >= ownSample {
+		return paceOf(own), nil
+	}
+	types, err := s.openTypes(db, tenantID, jobID)
+	if err != nil {
+		return pace{}, err
+	}
+	var mean pace
+	var known, all, seconds float64
+	for _, t := range types {
+		all += float64(t.Cost)
+		p := paceOf(ofType(rows, t.MediaType))
+		if p.perSecond > 0 {
+			known += float64(t.Cost)
+			seconds += float64(t.Cost) / p.perSecond
+			mean.spread = max(mean.spread, p.spread)
+		}
+	}
+	if known == 0 || known < all/2 {
+		return pace{}, nil
+	}
+	mean.perSecond = known / seconds
+	return mean, nil
+}
+
+// ofType is those of documents of a media type, in a new slice.
+func ofType(rows []sampled, mediaType string) []sampled {
+	return slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool { return m.MediaType != mediaType })
+}
+
+// openTypes sums the cost of a job's open tasks by media type, of a sample of them.
+func (s *estimates) openTypes(db *gorm.DB, tenantID, jobID string) ([]typeCost, error) {
+	return all[typeCost](db, fmt.Sprintf(`SELECT d.media_type, SUM(t.cost) AS cost
+		FROM (SELECT doc_id, cost FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen+` LIMIT %d) t
+		JOIN documents d ON d.id=t.doc_id GROUP BY d.media_type`, openSample), jobID, tenantID)
+}
+
+type typeCost struct {
+	MediaType string
+	Cost      int
+}
+
 // latest is finished, shared by all.
-func (s *estimates) latest(db *gorm.DB) ([]taskRow, error) {
-	return s.finished.get(func() ([]taskRow, bool, error) {
-		rows, err := finished(db, sampleColumns)
+func (s *estimates) latest(db *gorm.DB) ([]sampled, error) {
+	return s.finished.get(func() ([]sampled, bool, error) {
+		rows, err := finished(db, "")
 		return rows, len(rows) == speedSample, err
 	})
 }
 
 // unplannedCost is what so many documents of a job will cost, by the mean of
-// those of the job that are planned, or else of the tenant's among the latest
-// that were parsed.
+// those of the job that are planned, or else of the tenant's of the same media types
+// among the latest that were parsed.
 func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int) (int, error) {
 	const mean = "SELECT COALESCE(SUM(cost), 0) AS cost, COUNT(DISTINCT doc_id) AS docs FROM "
 	var known struct{ Cost, Docs int }
 	err := scan(db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID), &known)
 	if err == nil && known.Docs == 0 {
-		rows, sampled := s.latest(db)
-		docs := map[string]bool{}
-		for _, r := range rows {
-			if r.TenantID == tenantID {
-				known.Cost += r.Cost
-				docs[r.DocID] = true
-			}
-		}
-		known.Docs, err = len(docs), sampled
+		known.Cost, known.Docs, err = s.typicalCost(db, tenantID, jobID)
 	}
 	if err != nil || known.Docs == 0 {
 		return 0, translate(err)
 	}
 	return (known.Cost*documents + known.Docs - 1) / known.Docs, nil
+}
+
+// typicalCost sums up the tenant's latest documents of the media types that are open in
+// a job.
+func (s *estimates) typicalCost(db *gorm.DB, tenantID, jobID string) (cost, documents int, err error) {
+	rows, err := s.latest(db)
+	if err != nil || len(rows) == 0 {
+		return 0, 0, err
+	}
+	types, err := s.openTypes(db, tenantID, jobID)
+	docs := map[string]bool{}
+	for _, m := range rows {
+		if m.TenantID == tenantID && slices.ContainsFunc(types, func(t typeCost) bool { return t.MediaType == m.MediaType }) {
+			cost += m.Cost
+			docs[m.DocID] = true
+		}
+	}
+	return cost, len(docs), err
 }
 
 // delayed finds the job's task that is tried again next, and why its last
@@ -311,54 +388,47 @@ func (s *estimates) ahead(ctx context.Context, left *taskstore.Remaining, tenant
 	return err
 }
 
-// speed measures how much cost all executors together get done in a second
-// while they are at work, and how much the single tasks differ: the 90th
-// percentile of seconds per cost over the median. Tasks that run only some
-// stages are faster by the share of the time that the others take.
-func (s *estimates) speed(db *gorm.DB, stages ...string) (costPerSec, spread float64, err error) {
-	var rows []taskRow
-	if len(stages) > 0 {
-		rows, err = finished(db, sampleColumns+", result")
-	} else {
-		rows, err = s.latest(db)
-		rows = slices.Clone(rows) // others read it
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	slices.SortFunc(rows, func(a, b taskRow) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
+// pace is how fast tasks end.
+type pace struct {
+	perSecond float64 // cost, all executors together, while any of the tasks ran; 0: unknown
+	spread    float64 // 90th percentile of seconds per cost over the median, ≥ 1; 0: unknown
+}
+
+// paceOf measures tasks. With stages, it is that of tasks that run only those, as many at
+// once: they are faster by the share of the time that the others take.
+func paceOf(rows []sampled, stages ...string) pace {
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b sampled) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	var cost float64
 	var busy, until int64 // milliseconds in which at least one task ran
 	var all, part int64   // milliseconds of all tasks, and of the stages in them
 	var each []float64
-	for _, r := range rows {
-		took := max(r.FinishedAt-r.StartedAt, 1)
+	for _, m := range rows {
+		took := max(m.FinishedAt-m.StartedAt, 1)
 		counted := took
 		if len(stages) > 0 {
-			counted = r.stageTime(stages)
+			counted = m.stageTime(stages)
 		}
 		all, part = all+took, part+counted
-		end := r.StartedAt + took
-		cost += float64(r.Cost)
-		each = append(each, float64(counted)/float64(r.Cost))
+		end := m.StartedAt + took
+		cost += float64(m.Cost)
+		each = append(each, float64(counted)/float64(m.Cost))
 		if end > until {
-			busy += end - max(until, r.StartedAt)
+			busy += end - max(until, m.StartedAt)
 			until = end
 		}
 	}
 	if busy == 0 {
-		return 0, 0, nil
+		return pace{}
 	}
 	slices.Sort(each)
 	median, p90 := each[len(each)/2], each[min(len(each)*9/10, len(each)-1)]
-	return cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1), nil
+	return pace{cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1)}
 }
 
-// stageTime is how long the named stages of a done task took, in milliseconds,
-// ≥ 1.
-func (r taskRow) stageTime(stages []string) (took int64) {
+// stageTime is how long the named stages took, in milliseconds, ≥ 1.
+func (m sampled) stageTime(stages []string) (took int64) {
 	var result sheaf.TaskResult
-	decode(r.Result, &result)
+	decode(m.Result, &result)
 	for _, st := range result.Stages {
 		if slices.Contains(stages, st.Name) {
 			took += st.MS
@@ -367,12 +437,23 @@ func (r taskRow) stageTime(stages []string) (took int64) {
 	return max(took, 1)
 }
 
-// Speed measures how fast tasks end: cost units a second, all executors
-// together, and the ratio of the 90th percentile of seconds per cost to the
-// median, ≥ 1. With stages, of tasks that run only those, as many at once. Both
-// are 0 when nothing has been measured.
-func (s *estimates) Speed(ctx context.Context, stages ...string) (costPerSec, spreadP90 float64, err error) {
-	return s.speed(s.read(ctx), stages...)
+// Speed measures how fast tasks of documents of a media type end, or with "" of all: cost units a second,
+// all executors together, and the ratio of the 90th percentile of seconds per cost to the
+// median, ≥ 1. With stages, of tasks that run only those. Both are 0 when nothing of the
+// type has been measured.
+func (s *estimates) Speed(ctx context.Context, mediaType string, stages ...string) (costPerSec, spreadP90 float64, err error) {
+	db := s.read(ctx)
+	rows, err := []sampled(nil), error(nil)
+	if len(stages) > 0 {
+		rows, err = finished(db, ", result")
+	} else {
+		rows, err = s.latest(db)
+	}
+	if mediaType != "" {
+		rows = ofType(rows, mediaType)
+	}
+	p := paceOf(rows, stages...)
+	return p.perSecond, p.spread, err
 }
 
 // StageTimes is how long stages of tasks of a tenant took of late that read ranges or

@@ -44,6 +44,7 @@ func RunCatalog(t *testing.T, open func(testing.TB) *sqlstore.Store) {
 		{"JobErrors", testJobErrors},
 		{"PauseReachesTasksThatAreSpawned", testPause},
 		{"Remaining", testRemaining},
+		{"SpeedByType", testSpeedByType},
 		{"Idempotency", testIdempotency},
 		{"UploadsInPieces", testUploads},
 		{"OpenJobs", testOpenJobs},
@@ -1141,6 +1142,76 @@ func testPause(t *testing.T, b *bench) {
 	}
 }
 
+// testSpeedByType: a job's time is judged by what is like it: by documents of its types
+// until some of its own tasks have ended, and by these from then on.
+func testSpeedByType(t *testing.T, b *bench) {
+	create := func(mediaType string, tasks int) (jobID, docID string) {
+		job := b.newJob(sheaf.JobIngest)
+		d := b.newDocument(sheaf.NewID())
+		d.Document.MediaType = mediaType
+		_, err := b.CreateDocuments(b.ctx, job, []taskstore.NewDocument{d}, "")
+		b.ok(err)
+		if tasks > 0 {
+			var ranges []sheaf.Range
+			for i := range tasks {
+				ranges = append(ranges, sheaf.Range{From: i*10 + 1, To: i*10 + 10})
+			}
+			b.plan(d.Document.ID, ranges...)
+		}
+		return job.ID, d.Document.ID
+	}
+	// run ends tasks of ten pages that take as long as given.
+	run := func(docID string, n int, took time.Duration) {
+		for _, task := range b.tasks(docID, 0) {
+			if n > 0 && task.Kind == sheaf.KindParse && task.State == sheaf.TaskPending {
+				c := b.claim(task.ID)
+				b.AdvanceClock(took)
+				b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: b.result(c)}))
+				n--
+			}
+		}
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if got < want*.9 || got > want*1.1 {
+			t.Errorf("%s: %.3g cost a second, want %.3g", what, got, want)
+		}
+	}
+	remaining := func(jobID string) taskstore.Remaining {
+		t.Helper()
+		r, err := b.Remaining(b.ctx, b.tenant, jobID)
+		b.ok(err)
+		return r
+	}
+	own := b.tenant + "/" // types of this test alone: engines are shared
+	slow, fast, other := own+"scan", own+"message", own+"sheet"
+	_, scan := create(slow, 3)
+	run(scan, 3, 100*time.Second)
+	_, message := create(fast, 3)
+	run(message, 3, time.Second)
+
+	scans, doc := create(slow, 6)
+	near("scans, by scans before them", remaining(scans).OwnPerSec, .1)
+	messages, _ := create(fast, 2)
+	near("messages, by messages before them", remaining(messages).OwnPerSec, 10)
+	unplanned, _ := create(fast, 0)
+	if r := remaining(unplanned); r.UnplannedCost != 30 {
+		t.Errorf("a message that is not planned costs %d, those before it had 30 pages", r.UnplannedCost)
+	}
+	unknown, _ := create(other, 2)
+	if r := remaining(unknown); r.OwnPerSec != 0 || r.CostPerSec == 0 {
+		t.Errorf("nothing like a sheet has been measured, and %+v", r)
+	}
+	run(doc, 4, time.Second)
+	near("scans that are as fast as messages, once it shows", remaining(scans).OwnPerSec, 10)
+
+	for mediaType, want := range map[string]float64{slow: 70. / 304, fast: 10, other: 0} {
+		got, _, err := b.Speed(b.ctx, mediaType)
+		b.ok(err)
+		near(mediaType, got, want)
+	}
+}
+
 func testRemaining(t *testing.T, b *bench) {
 	_, first := b.create("first")
 	b.plan(first[0], sheaf.Range{From: 1, To: 7})
@@ -1178,7 +1249,7 @@ func testRemaining(t *testing.T, b *bench) {
 	unplanned, err = other.Remaining(b.ctx, other.tenant, unknown)
 	b.ok(err)
 	b.same("unplanned, of a tenant of which nothing was measured", []int{unplanned.Unplanned, unplanned.UnplannedCost}, []int{1, 0})
-	speed, spread, err := b.Speed(b.ctx)
+	speed, spread, err := b.Speed(b.ctx, "")
 	b.ok(err)
 	if speed <= 0 || spread < 1 {
 		t.Fatalf("speed %g with spread %g", speed, spread)
@@ -1219,11 +1290,11 @@ func testRemaining(t *testing.T, b *bench) {
 			b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		}
 	}
-	whole, _, err := b.Speed(b.ctx)
+	whole, _, err := b.Speed(b.ctx, "")
 	b.ok(err)
-	vectors, spread, err := b.Speed(b.ctx, "embed", "index")
+	vectors, spread, err := b.Speed(b.ctx, "", "embed", "index")
 	b.ok(err)
-	both, _, err := b.Speed(b.ctx, "parse", "embed")
+	both, _, err := b.Speed(b.ctx, "", "parse", "embed")
 	b.ok(err)
 	times, err := b.StageTimes(b.ctx, b.tenant)
 	b.ok(err)
