@@ -6,6 +6,7 @@ package mbox
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	version = 2 // changes whenever the same file would yield other blocks
 	// rangeSize is the number of messages per task: measured, one takes 1 ms
 	// without its attachments.
 	rangeSize   = 100
@@ -229,8 +230,15 @@ func (d *document) message(ctx context.Context, n int) (u sheaf.UnitResult, err 
 	if err != nil && !errors.Is(err, errFull) {
 		return u, err
 	}
+	subject := plan.Metadata["title"]
+	if len(blocks) > 0 {
+		// Otherwise a chunk would hold the end of one message and the head of the next,
+		// whose text would come under the name of an attachment of the one before.
+		heading := sheaf.Block{Kind: sheaf.BlockHeading, Level: 1, Text: cmp.Or(subject, "(no subject)"), Page: n}
+		blocks = append([]sheaf.Block{heading}, blocks...)
+	}
 	u = whole.Unit(n, blocks)
-	u.Label = plan.Metadata["title"]
+	u.Label = subject
 	u.Warnings = warnings[:min(len(warnings), maxWarnings)]
 	for i := range u.Warnings {
 		u.Warnings[i].Page = n

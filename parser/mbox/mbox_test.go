@@ -46,7 +46,7 @@ func TestManyMessagesAreCutIntoTasks(t *testing.T) {
 		t.Fatal(plan, err)
 	}
 	for i, u := range units {
-		if u.Label != fmt.Sprint("Number ", i) || !strings.Contains(u.Blocks[1].Text, fmt.Sprintf("Body %d.", i)) {
+		if u.Label != fmt.Sprint("Number ", i) || u.Blocks[0].Kind != sheaf.BlockHeading || u.Blocks[0].Text != u.Label || !strings.Contains(u.Blocks[2].Text, fmt.Sprintf("Body %d.", i)) {
 			t.Fatalf("message %d is %q: %+v", i+1, u.Label, u.Blocks)
 		}
 	}
