@@ -195,8 +195,9 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 		return left, err
 	}
 	left.Own, left.Unplanned = own.Own, own.Unplanned
+	types := sync.OnceValues(func() ([]typeCost, error) { return openTypes(db, tenantID, jobID) })
 	if left.Unplanned > 0 {
-		if left.UnplannedCost, err = s.unplannedCost(db, tenantID, jobID, left.Unplanned); err != nil {
+		if left.UnplannedCost, err = s.unplannedCost(db, tenantID, jobID, left.Unplanned, types); err != nil {
 			return left, err
 		}
 	}
@@ -220,7 +221,7 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	}
 	whole := paceOf(rows)
 	left.CostPerSec = whole.perSecond
-	mine, err := s.paceOfJob(db, rows, tenantID, jobID)
+	mine, err := paceOfJob(rows, jobID, types)
 	left.OwnPerSec, left.SpreadP90 = mine.perSecond, mine.spread
 	return left, err
 }
@@ -234,12 +235,12 @@ const openSample = 200
 // paceOfJob is how fast a job's remaining tasks end, judged by its own in the sample, or
 // else by those of the same media types: a page of a message takes a thousandth of the
 // time of a scanned one. It is 0 where most of the work is of types that were not measured.
-func (s *estimates) paceOfJob(db *gorm.DB, rows []sampled, tenantID, jobID string) (pace, error) {
+func paceOfJob(rows []sampled, jobID string, openTypes func() ([]typeCost, error)) (pace, error) {
 	own := slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool { return m.JobID != jobID })
 	if len(own) >= ownSample {
 		return paceOf(own), nil
 	}
-	types, err := s.openTypes(db, tenantID, jobID)
+	types, err := openTypes()
 	if err != nil {
 		return pace{}, err
 	}
@@ -267,7 +268,7 @@ func ofType(rows []sampled, mediaType string) []sampled {
 }
 
 // openTypes sums the cost of a job's open tasks by media type, of a sample of them.
-func (s *estimates) openTypes(db *gorm.DB, tenantID, jobID string) ([]typeCost, error) {
+func openTypes(db *gorm.DB, tenantID, jobID string) ([]typeCost, error) {
 	return all[typeCost](db, fmt.Sprintf(`SELECT d.media_type, SUM(t.cost) AS cost
 		FROM (SELECT doc_id, cost FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen+` LIMIT %d) t
 		JOIN documents d ON d.id=t.doc_id GROUP BY d.media_type`, openSample), jobID, tenantID)
@@ -289,12 +290,12 @@ func (s *estimates) latest(db *gorm.DB) ([]sampled, error) {
 // unplannedCost is what so many documents of a job will cost, by the mean of
 // those of the job that are planned, or else of the tenant's of the same media types
 // among the latest that were parsed.
-func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int) (int, error) {
+func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int, openTypes func() ([]typeCost, error)) (int, error) {
 	const mean = "SELECT COALESCE(SUM(cost), 0) AS cost, COUNT(DISTINCT doc_id) AS docs FROM "
 	var known struct{ Cost, Docs int }
 	err := scan(db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID), &known)
 	if err == nil && known.Docs == 0 {
-		known.Cost, known.Docs, err = s.typicalCost(db, tenantID, jobID)
+		known.Cost, known.Docs, err = s.typicalCost(db, tenantID, openTypes)
 	}
 	if err != nil || known.Docs == 0 {
 		return 0, translate(err)
@@ -304,12 +305,12 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 
 // typicalCost sums up the tenant's latest documents of the media types that are open in
 // a job.
-func (s *estimates) typicalCost(db *gorm.DB, tenantID, jobID string) (cost, documents int, err error) {
+func (s *estimates) typicalCost(db *gorm.DB, tenantID string, openTypes func() ([]typeCost, error)) (cost, documents int, err error) {
 	rows, err := s.latest(db)
 	if err != nil || len(rows) == 0 {
 		return 0, 0, err
 	}
-	types, err := s.openTypes(db, tenantID, jobID)
+	types, err := openTypes()
 	docs := map[string]bool{}
 	for _, m := range rows {
 		if m.TenantID == tenantID && slices.ContainsFunc(types, func(t typeCost) bool { return t.MediaType == m.MediaType }) {
