@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -991,19 +992,29 @@ func (s *Service) Job(ctx context.Context, tenantID, id string) (*sheaf.Job, err
 // work waits for a server that is away, it says nothing: an invented number is
 // worse than none.
 func estimate(left taskstore.Remaining) sheaf.ETA {
-	if left.OwnPerSec <= 0 || left.Stalled || left.Unplanned > 0 && left.UnplannedCost == 0 {
+	if left.Like.PerSecond <= 0 || left.Stalled || left.Unplanned > 0 && left.UnplannedCost == 0 {
 		return sheaf.ETA{}
 	}
-	p50 := float64(left.Own+left.UnplannedCost) / left.OwnPerSec
+	p50 := float64(left.Own+left.UnplannedCost) / left.Like.PerSecond
 	if left.AheadCost > 0 {
-		p50 += float64(left.AheadCost) / cmp.Or(left.CostPerSec, left.OwnPerSec)
+		p50 += float64(left.AheadCost) / cmp.Or(left.All.PerSecond, left.Like.PerSecond)
 	}
-	p90 := p50 * max(left.SpreadP90, 1.2)
+	p90 := p50 * spread(left.Like, left.Tasks)
 	if left.Unplanned > 0 {
 		p90 *= 1 + float64(left.UnplannedCost)/float64(left.Own+left.UnplannedCost) // they may be twice as long
 	}
 	p50, p90 = p50+left.Wait.Seconds(), p90+left.Wait.Seconds()
 	return sheaf.ETA{P50: &p50, P90: &p90}
+}
+
+// spread is how many times as long as expected tasks take in one of ten cases, ≥ 1.2. The
+// more of them there are and the more were measured, the less it matters how much single
+// ones differ. The time of all is taken to be lognormal: it is never negative, and rather
+// much longer than much shorter.
+func spread(p taskstore.Pace, tasks int) float64 {
+	const z90 = 1.2816 // standard deviations below which nine of ten values of a normal distribution are
+	variance := p.Variation * p.Variation * (1/float64(max(tasks, 1)) + 1/float64(max(p.Tasks, 1)))
+	return max(math.Exp(z90*math.Sqrt(math.Log1p(variance))), 1.2)
 }
 
 // Wake tells executors and the keeper that there is work.

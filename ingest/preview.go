@@ -376,7 +376,7 @@ func (m *measure) add(d *sheaf.Document) {
 // and the first of them were planned.
 func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPreview, total int) (*Forecast, error) {
 	out := &Forecast{Documents: total, Planned: len(plans), Chunks: exactly(0), Tokens: exactly(0)}
-	cost, planned := map[load]int{}, 0
+	loads, planned := map[load]amount{}, 0
 	units := map[sheaf.Unit]bool{}
 	for _, p := range plans {
 		if p.Failure != nil {
@@ -393,7 +393,8 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		out.Reused.Tokens += p.Reused.Tokens
 		out.Chunks, out.Tokens = out.Chunks.plus(p.Chunks), out.Tokens.plus(p.Tokens)
 		for _, r := range p.Ranges {
-			cost[load{r.Work, p.MediaType}] += r.Cost
+			l := load{r.Work, p.MediaType}
+			loads[l] = amount{loads[l].cost + r.Cost, loads[l].tasks + 1}
 		}
 	}
 	if len(units) == 1 && total == len(plans) {
@@ -408,8 +409,8 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		for _, n := range []*int{&out.Units, &out.Ranges, &out.Reused.Ranges, &out.Reused.Pages, &out.Reused.Chunks, &out.Reused.Tokens} {
 			*n = scaled(*n)
 		}
-		for l, n := range cost {
-			cost[l] = scaled(n)
+		for l, n := range loads {
+			loads[l] = amount{scaled(n.cost), scaled(n.tasks)}
 		}
 		for _, e := range []*Expected{&out.Chunks, &out.Tokens} {
 			if e.Count != nil {
@@ -418,13 +419,13 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		}
 	}
 	var err error
-	if out.Seconds, err = s.expectTime(ctx, tenantID, cost); err != nil {
+	if out.Seconds, err = s.expectTime(ctx, tenantID, loads); err != nil {
 		return nil, err
 	}
 	full := 0
-	for l, n := range cost {
+	for l, n := range loads {
 		if l.Work == WorkAll {
-			full += n
+			full += n.cost
 		}
 	}
 	out.Price = s.charge(full, out)
@@ -437,17 +438,20 @@ type load struct {
 	mediaType string
 }
 
+// amount is how much of a load there is.
+type amount struct{ cost, tasks int }
+
 // expectTime is how long work of those costs will take, each kind at the measured
 // speed of its stages on documents of the type, after the tenant's waiting work. It is
 // zero for no work, and unknown while nothing like most of it has been measured.
-func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[load]int) (sheaf.ETA, error) {
+func (s *Service) expectTime(ctx context.Context, tenantID string, loads map[load]amount) (sheaf.ETA, error) {
 	var p50, p90 float64
-	add := func(cost int, mediaType string, stages ...string) (known bool, err error) {
-		perSecond, spread, err := s.Catalog.Speed(ctx, mediaType, stages...)
+	add := func(n amount, mediaType string, stages ...string) (known bool, err error) {
+		pace, err := s.Catalog.Speed(ctx, mediaType, stages...)
 		if err != nil {
 			return false, fmt.Errorf("measuring the speed: %w", err)
 		}
-		e := estimate(taskstore.Remaining{Own: cost, OwnPerSec: perSecond, SpreadP90: spread})
+		e := estimate(taskstore.Remaining{Own: n.cost, Tasks: n.tasks, Like: pace})
 		if e.P50 == nil {
 			return false, nil
 		}
@@ -455,9 +459,9 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[load
 		return true, nil
 	}
 	own, measured := 0, 0
-	for l, n := range cost {
-		own += n
-		if n == 0 {
+	for l, n := range loads {
+		own += n.cost
+		if n.cost == 0 {
 			continue
 		}
 		known, err := add(n, l.mediaType, l.stages()...)
@@ -465,7 +469,7 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[load
 			return sheaf.ETA{}, err
 		}
 		if known {
-			measured += n
+			measured += n.cost
 		}
 	}
 	if own == 0 {
@@ -480,10 +484,10 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, cost map[load
 	if err != nil {
 		return sheaf.ETA{}, fmt.Errorf("measuring what waits: %w", err)
 	}
-	ahead := 0
+	var ahead amount
 	for _, l := range queue.Lanes {
 		if l.Lane <= sheaf.LaneNormal {
-			ahead += l.Cost
+			ahead = amount{ahead.cost + l.Cost, ahead.tasks + l.Pending}
 		}
 	}
 	if _, err := add(ahead, ""); err != nil {

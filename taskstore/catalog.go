@@ -154,7 +154,8 @@ type PauseScope struct {
 
 // Remaining is a job's remaining work, in cost units (pages).
 type Remaining struct {
-	Own       int // cost of the job's tasks not yet terminal
+	Own       int // cost of the job's open tasks, without plans and ends of documents, which take little beside them
+	Tasks     int // number of these tasks, and of the documents whose plan is not done
 	Unplanned int // documents whose plan is not done
 	// UnplannedCost is the expected cost of these, judged by the job's other documents
 	// or the tenant's latest ones; 0 when there are none.
@@ -162,12 +163,18 @@ type Remaining struct {
 	AheadOwn      int           // pending tasks of the tenant that are served first
 	AheadOthers   int           // pending tasks of other tenants in the same or a higher lane
 	AheadCost     int           // their total cost
-	CostPerSec    float64       // measured over the latest finished tasks, for all executors together; 0 when unknown
-	OwnPerSec     float64       // the same over those that are like the job's own; 0 when unknown
+	All           Pace          // of all latest tasks
+	Like          Pace          // of those that are like the job's own
 	Wait          time.Duration // until any of it may start
-	SpreadP90     float64       // of those: ratio of the 90th percentile of seconds per cost to the median, ≥ 1; 0 when unknown
 	Delayed       *sheaf.Delay  // of the next retried task; nil if none was delayed
 	Stalled       bool          // nothing is running, and that task waits for a failing server: the end is unknown
+}
+
+// Pace is how fast tasks end, measured over finished ones.
+type Pace struct {
+	PerSecond float64 // cost units, of all executors together while any of the tasks ran; 0: nothing was measured
+	Variation float64 // standard deviation of the seconds per cost unit, over their mean
+	Tasks     int     // number of tasks measured
 }
 
 // ForgottenAnswer replaces the stored answer of an idempotency key once a document

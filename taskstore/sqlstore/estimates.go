@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -189,13 +190,13 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	}
 	db := s.read(ctx)
 	const open = " FROM tasks WHERE job_id=? AND tenant_id=? AND " + isOpen
-	own, err := one[struct{ Own, Unplanned, Running, Pending int }](db, "job", jobID,
-		"SELECT COALESCE(SUM(cost), 0) AS own, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned, COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running, COALESCE(SUM(CASE WHEN state='pending' THEN 1 ELSE 0 END), 0) AS pending"+open, jobID, tenantID)
+	own, err := one[struct{ Own, Tasks, Unplanned, Running, Pending int }](db, "job", jobID,
+		"SELECT COALESCE(SUM(CASE WHEN "+brief+" THEN 0 ELSE cost END), 0) AS own, COALESCE(SUM(CASE WHEN kind='finalize' THEN 0 ELSE 1 END), 0) AS tasks, COALESCE(SUM(CASE WHEN kind='plan' THEN 1 ELSE 0 END), 0) AS unplanned, COALESCE(SUM(CASE WHEN state='running' THEN 1 ELSE 0 END), 0) AS running, COALESCE(SUM(CASE WHEN state='pending' THEN 1 ELSE 0 END), 0) AS pending"+open, jobID, tenantID)
 	if err != nil {
 		return left, err
 	}
-	left.Own, left.Unplanned = own.Own, own.Unplanned
-	types := sync.OnceValues(func() ([]typeCost, error) { return openTypes(db, tenantID, jobID) })
+	left.Own, left.Tasks, left.Unplanned = own.Own, own.Tasks, own.Unplanned
+	types := sync.OnceValues(func() ([]openType, error) { return openTypes(db, tenantID, jobID) })
 	if left.Unplanned > 0 {
 		if left.UnplannedCost, err = s.unplannedCost(db, tenantID, jobID, left.Unplanned, types); err != nil {
 			return left, err
@@ -219,47 +220,70 @@ func (s *estimates) Remaining(ctx context.Context, tenantID, jobID string) (task
 	if err != nil {
 		return left, err
 	}
-	whole := paceOf(rows)
-	left.CostPerSec = whole.perSecond
-	mine, err := paceOfJob(rows, jobID, types)
-	left.OwnPerSec, left.SpreadP90 = mine.perSecond, mine.spread
+	left.All = paceOf(rows)
+	left.Like, err = paceOfJob(rows, jobID, float64(left.UnplannedCost)/float64(max(left.Unplanned, 1)), types)
 	return left, err
 }
 
-// ownSample is how many finished tasks of a job show how fast its others are.
-const ownSample = 4
+// brief are tasks whose time is part of that of the others of their document.
+const brief = "kind IN ('plan','finalize')"
+
+// ownSample is how many finished tasks of a job show how fast its others are, and
+// typeSample how many of a media type, compared with those of others.
+const (
+	ownSample  = 4
+	typeSample = 2
+)
 
 // openSample is of how many open tasks of a job the media types are looked at.
-const openSample = 200
+const openSample = 1000
 
 // paceOfJob is how fast a job's remaining tasks end, judged by its own in the sample, or
 // else by those of the same media types: a page of a message takes a thousandth of the
-// time of a scanned one. It is 0 where most of the work is of types that were not measured.
-func paceOfJob(rows []sampled, jobID string, openTypes func() ([]typeCost, error)) (pace, error) {
-	own := slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool { return m.JobID != jobID })
-	if len(own) >= ownSample {
-		return paceOf(own), nil
-	}
+// time of a scanned one. It is unknown where most of the work is of types that were not
+// measured. unplanned is the expected cost of a document that is not planned.
+func paceOfJob(rows []sampled, jobID string, unplanned float64, openTypes func() ([]openType, error)) (taskstore.Pace, error) {
 	types, err := openTypes()
 	if err != nil {
-		return pace{}, err
+		return taskstore.Pace{}, err
 	}
-	var mean pace
-	var known, all, seconds float64
+	like := slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool { return m.JobID != jobID })
+	own := len(like) >= ownSample
+	if !own {
+		like = slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool {
+			return !slices.ContainsFunc(types, func(t openType) bool { return t.MediaType == m.MediaType })
+		})
+	}
+	pace := paceOf(like)
+	if pace.PerSecond == 0 {
+		return pace, nil
+	}
+	// What remains may be of types that take longer than those the pace is of.
+	mean := secondsPerCost(like)
+	var cost, scaled, known float64
 	for _, t := range types {
-		all += float64(t.Cost)
-		p := paceOf(ofType(rows, t.MediaType))
-		if p.perSecond > 0 {
-			known += float64(t.Cost)
-			seconds += float64(t.Cost) / p.perSecond
-			mean.spread = max(mean.spread, p.spread)
+		c := float64(t.Cost) + float64(t.Plans)*max(unplanned, 1)
+		of := ofType(like, t.MediaType)
+		if len(of) < typeSample {
+			of = ofType(rows, t.MediaType)
+		}
+		cost += c
+		if len(of) > 0 {
+			known += c
+		}
+		if len(of) >= typeSample {
+			scaled += c * secondsPerCost(of) / mean
+		} else {
+			scaled += c
 		}
 	}
-	if known == 0 || known < all/2 {
-		return pace{}, nil
+	if !own && known < cost/2 {
+		return taskstore.Pace{}, nil
 	}
-	mean.perSecond = known / seconds
-	return mean, nil
+	if scaled > 0 {
+		pace.PerSecond *= cost / scaled
+	}
+	return pace, nil
 }
 
 // ofType is those of documents of a media type, in a new slice.
@@ -267,16 +291,17 @@ func ofType(rows []sampled, mediaType string) []sampled {
 	return slices.DeleteFunc(slices.Clone(rows), func(m sampled) bool { return m.MediaType != mediaType })
 }
 
-// openTypes sums the cost of a job's open tasks by media type, of a sample of them.
-func openTypes(db *gorm.DB, tenantID, jobID string) ([]typeCost, error) {
-	return all[typeCost](db, fmt.Sprintf(`SELECT d.media_type, SUM(t.cost) AS cost
-		FROM (SELECT doc_id, cost FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen+` LIMIT %d) t
-		JOIN documents d ON d.id=t.doc_id GROUP BY d.media_type`, openSample), jobID, tenantID)
+// openType is what is open in a job of one media type.
+type openType struct {
+	MediaType   string
+	Cost, Plans int // of tasks other than plans and ends of documents; documents that are not planned
 }
 
-type typeCost struct {
-	MediaType string
-	Cost      int
+// openTypes sums up a job's open tasks, or a sample of them, by media type.
+func openTypes(db *gorm.DB, tenantID, jobID string) ([]openType, error) {
+	return all[openType](db, fmt.Sprintf(`SELECT d.media_type, SUM(CASE WHEN `+brief+` THEN 0 ELSE t.cost END) AS cost, SUM(CASE WHEN t.kind='plan' THEN 1 ELSE 0 END) AS plans
+		FROM (SELECT doc_id, kind, cost FROM tasks WHERE job_id=? AND tenant_id=? AND `+isOpen+` LIMIT %d) t
+		JOIN documents d ON d.id=t.doc_id GROUP BY d.media_type`, openSample), jobID, tenantID)
 }
 
 // latest is finished, shared by all.
@@ -290,7 +315,7 @@ func (s *estimates) latest(db *gorm.DB) ([]sampled, error) {
 // unplannedCost is what so many documents of a job will cost, by the mean of
 // those of the job that are planned, or else of the tenant's of the same media types
 // among the latest that were parsed.
-func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int, openTypes func() ([]typeCost, error)) (int, error) {
+func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents int, openTypes func() ([]openType, error)) (int, error) {
 	const mean = "SELECT COALESCE(SUM(cost), 0) AS cost, COUNT(DISTINCT doc_id) AS docs FROM "
 	var known struct{ Cost, Docs int }
 	err := scan(db.Raw(mean+"tasks WHERE job_id=? AND tenant_id=? AND kind IN ('parse','index')", jobID, tenantID), &known)
@@ -305,7 +330,7 @@ func (s *estimates) unplannedCost(db *gorm.DB, tenantID, jobID string, documents
 
 // typicalCost sums up the tenant's latest documents of the media types that are open in
 // a job.
-func (s *estimates) typicalCost(db *gorm.DB, tenantID string, openTypes func() ([]typeCost, error)) (cost, documents int, err error) {
+func (s *estimates) typicalCost(db *gorm.DB, tenantID string, openTypes func() ([]openType, error)) (cost, documents int, err error) {
 	rows, err := s.latest(db)
 	if err != nil || len(rows) == 0 {
 		return 0, 0, err
@@ -313,7 +338,7 @@ func (s *estimates) typicalCost(db *gorm.DB, tenantID string, openTypes func() (
 	types, err := openTypes()
 	docs := map[string]bool{}
 	for _, m := range rows {
-		if m.TenantID == tenantID && slices.ContainsFunc(types, func(t typeCost) bool { return t.MediaType == m.MediaType }) {
+		if m.TenantID == tenantID && slices.ContainsFunc(types, func(t openType) bool { return t.MediaType == m.MediaType }) {
 			cost += m.Cost
 			docs[m.DocID] = true
 		}
@@ -389,41 +414,50 @@ func (s *estimates) ahead(ctx context.Context, left *taskstore.Remaining, tenant
 	return err
 }
 
-// pace is how fast tasks end.
-type pace struct {
-	perSecond float64 // cost, all executors together, while any of the tasks ran; 0: unknown
-	spread    float64 // 90th percentile of seconds per cost over the median, ≥ 1; 0: unknown
+// took is in milliseconds, ≥ 1.
+func (m sampled) took() int64 { return max(m.FinishedAt-m.StartedAt, 1) }
+
+// secondsPerCost is the mean of tasks, of which there must be one.
+func secondsPerCost(rows []sampled) float64 {
+	var ms, cost float64
+	for _, m := range rows {
+		ms, cost = ms+float64(m.took()), cost+float64(m.Cost)
+	}
+	return ms / 1000 / max(cost, 1)
 }
 
 // paceOf measures tasks. With stages, it is that of tasks that run only those, as many at
 // once: they are faster by the share of the time that the others take.
-func paceOf(rows []sampled, stages ...string) pace {
+func paceOf(rows []sampled, stages ...string) taskstore.Pace {
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b sampled) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
-	var cost float64
-	var busy, until int64 // milliseconds in which at least one task ran
-	var all, part int64   // milliseconds of all tasks, and of the stages in them
-	var each []float64
+	var cost, squares float64 // squares: of milliseconds per cost, weighted by cost
+	var busy, until int64     // milliseconds in which at least one task ran
+	var all, part int64       // milliseconds of all tasks, and of the stages in them
 	for _, m := range rows {
-		took := max(m.FinishedAt-m.StartedAt, 1)
+		took := m.took()
 		counted := took
 		if len(stages) > 0 {
 			counted = m.stageTime(stages)
 		}
 		all, part = all+took, part+counted
 		end := m.StartedAt + took
-		cost += float64(m.Cost)
-		each = append(each, float64(counted)/float64(m.Cost))
+		weight := float64(max(m.Cost, 1))
+		cost += weight
+		squares += float64(counted) * float64(counted) / weight
 		if end > until {
 			busy += end - max(until, m.StartedAt)
 			until = end
 		}
 	}
 	if busy == 0 {
-		return pace{}
+		return taskstore.Pace{}
 	}
-	slices.Sort(each)
-	median, p90 := each[len(each)/2], each[min(len(each)*9/10, len(each)-1)]
-	return pace{cost / (float64(busy) / 1000) * float64(all) / float64(part), max(p90/median, 1)}
+	mean := float64(part) / cost
+	return taskstore.Pace{
+		PerSecond: cost / (float64(busy) / 1000) * float64(all) / float64(part),
+		Variation: math.Sqrt(max(squares/cost-mean*mean, 0)) / mean,
+		Tasks:     len(rows),
+	}
 }
 
 // stageTime is how long the named stages took, in milliseconds, ≥ 1.
@@ -438,11 +472,9 @@ func (m sampled) stageTime(stages []string) (took int64) {
 	return max(took, 1)
 }
 
-// Speed measures how fast tasks of documents of a media type end, or with "" of all: cost units a second,
-// all executors together, and the ratio of the 90th percentile of seconds per cost to the
-// median, ≥ 1. With stages, of tasks that run only those. Both are 0 when nothing of the
-// type has been measured.
-func (s *estimates) Speed(ctx context.Context, mediaType string, stages ...string) (costPerSec, spreadP90 float64, err error) {
+// Speed measures how fast tasks of documents of a media type end, or with "" of all. With
+// stages, it is that of tasks that run only those.
+func (s *estimates) Speed(ctx context.Context, mediaType string, stages ...string) (taskstore.Pace, error) {
 	db := s.read(ctx)
 	rows, err := []sampled(nil), error(nil)
 	if len(stages) > 0 {
@@ -453,8 +485,7 @@ func (s *estimates) Speed(ctx context.Context, mediaType string, stages ...strin
 	if mediaType != "" {
 		rows = ofType(rows, mediaType)
 	}
-	p := paceOf(rows, stages...)
-	return p.perSecond, p.spread, err
+	return paceOf(rows, stages...), err
 }
 
 // StageTimes is how long stages of tasks of a tenant took of late that read ranges or

@@ -1191,24 +1191,24 @@ func testSpeedByType(t *testing.T, b *bench) {
 	run(message, 3, time.Second)
 
 	scans, doc := create(slow, 6)
-	near("scans, by scans before them", remaining(scans).OwnPerSec, .1)
+	near("scans, by scans before them", remaining(scans).Like.PerSecond, .1)
 	messages, _ := create(fast, 2)
-	near("messages, by messages before them", remaining(messages).OwnPerSec, 10)
+	near("messages, by messages before them", remaining(messages).Like.PerSecond, 10)
 	unplanned, _ := create(fast, 0)
 	if r := remaining(unplanned); r.UnplannedCost != 30 {
 		t.Errorf("a message that is not planned costs %d, those before it had 30 pages", r.UnplannedCost)
 	}
 	unknown, _ := create(other, 2)
-	if r := remaining(unknown); r.OwnPerSec != 0 || r.CostPerSec == 0 {
+	if r := remaining(unknown); r.Like.PerSecond != 0 || r.All.PerSecond == 0 {
 		t.Errorf("nothing like a sheet has been measured, and %+v", r)
 	}
 	run(doc, 4, time.Second)
-	near("scans that are as fast as messages, once it shows", remaining(scans).OwnPerSec, 10)
+	near("scans that are as fast as messages, once it shows", remaining(scans).Like.PerSecond, 10)
 
 	for mediaType, want := range map[string]float64{slow: 70. / 304, fast: 10, other: 0} {
-		got, _, err := b.Speed(b.ctx, mediaType)
+		got, err := b.Speed(b.ctx, mediaType)
 		b.ok(err)
-		near(mediaType, got, want)
+		near(mediaType, got.PerSecond, want)
 	}
 }
 
@@ -1220,7 +1220,7 @@ func testRemaining(t *testing.T, b *bench) {
 	b.plan(ids[0], sheaf.Range{From: 1, To: 10})
 	r, err := b.Remaining(b.ctx, b.tenant, job)
 	b.ok(err)
-	b.same("remaining", []int{r.Own, r.Unplanned, r.UnplannedCost, r.AheadOwn}, []int{11, 1, 10, 1}) // the other document is like the first
+	b.same("remaining", []int{r.Own, r.Tasks, r.Unplanned, r.UnplannedCost, r.AheadOwn}, []int{10, 2, 1, 10, 1}) // the other document is like the first
 	other := newBench(t, b.Store)
 	queued, running, err := b.OpenTasks(b.ctx, b.tenant, ids)
 	b.ok(err)
@@ -1238,7 +1238,7 @@ func testRemaining(t *testing.T, b *bench) {
 	b.parse(first[0])
 	more, err = b.Remaining(b.ctx, b.tenant, job)
 	b.ok(err)
-	if more.CostPerSec <= 0 || more.SpreadP90 < 1 || more.AheadOwn != 0 {
+	if more.All.PerSecond <= 0 || more.Like.PerSecond <= 0 || more.Like.Tasks < 1 || more.AheadOwn != 0 {
 		t.Fatalf("after a task was measured: %+v", more)
 	}
 	fresh, _ := b.create("u", "v", "w") // nothing of it is planned: the estimate uses the tenant's measurements
@@ -1249,10 +1249,10 @@ func testRemaining(t *testing.T, b *bench) {
 	unplanned, err = other.Remaining(b.ctx, other.tenant, unknown)
 	b.ok(err)
 	b.same("unplanned, of a tenant of which nothing was measured", []int{unplanned.Unplanned, unplanned.UnplannedCost}, []int{1, 0})
-	speed, spread, err := b.Speed(b.ctx, "")
+	speed, err := b.Speed(b.ctx, "")
 	b.ok(err)
-	if speed <= 0 || spread < 1 {
-		t.Fatalf("speed %g with spread %g", speed, spread)
+	if speed.PerSecond <= 0 || speed.Variation < 0 || speed.Tasks < 1 {
+		t.Fatalf("speed %+v", speed)
 	}
 	// Postponed work says why, and until when.
 	if more.Delayed != nil {
@@ -1290,11 +1290,11 @@ func testRemaining(t *testing.T, b *bench) {
 			b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		}
 	}
-	whole, _, err := b.Speed(b.ctx, "")
+	whole, err := b.Speed(b.ctx, "")
 	b.ok(err)
-	vectors, spread, err := b.Speed(b.ctx, "", "embed", "index")
+	vectors, err := b.Speed(b.ctx, "", "embed", "index")
 	b.ok(err)
-	both, _, err := b.Speed(b.ctx, "", "parse", "embed")
+	both, err := b.Speed(b.ctx, "", "parse", "embed")
 	b.ok(err)
 	times, err := b.StageTimes(b.ctx, b.tenant)
 	b.ok(err)
@@ -1304,8 +1304,8 @@ func testRemaining(t *testing.T, b *bench) {
 	if times, err = other.StageTimes(b.ctx, other.tenant); err != nil || len(times) > 0 {
 		t.Errorf("stages of another tenant took %v, %v", times, err)
 	}
-	if whole >= both || both >= vectors || vectors > 12*whole || spread < 1 {
-		t.Fatalf("speed %g, of parsing and vectors %g, of vectors %g with spread %g", whole, both, vectors, spread)
+	if whole.PerSecond >= both.PerSecond || both.PerSecond >= vectors.PerSecond || vectors.PerSecond > 12*whole.PerSecond {
+		t.Fatalf("speed %+v, of parsing and vectors %+v, of vectors %+v", whole, both, vectors)
 	}
 }
 
