@@ -445,7 +445,7 @@ func parts(r *parser.Registry) []api.Part {
 func (a *app) openStore(ctx context.Context, conns int) (*sqlstore.Store, error) {
 	driver, dsn := a.cfg.Store.Driver, a.cfg.Store.DSN.Reveal()
 	if driver == "sqlite" {
-		dsn = a.path("sheaf.db")
+		dsn = a.path(database)
 	}
 	roots, err := authorities(a.cfg.Store.CAFile, "store.ca_file")
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"sheaf/internal/backup"
 )
 
 // ownNames are the files that the service keeps in its data folder.
@@ -13,6 +15,7 @@ var ownNames = map[string]bool{
 	"sheaf.db": true, "sheaf.db-wal": true, "sheaf.db-shm": true, "sheaf.db-journal": true,
 	"index.db": true, "index.db-wal": true, "index.db-shm": true, "index.db-journal": true, "index.db.lock": true,
 	"blobs": true, "cache": true, "tmp": true, "lock": true, "server.json": true, keyFile: true,
+	backup.Marker: true, database + backup.Previous: true,
 }
 
 // open are the mode bits that grant others access.

@@ -40,7 +40,11 @@ func (g *global) withStore(ctx context.Context, dryRun bool, f func(ctx context.
 // storeConfig is the configuration of a command that opens the store directly.
 func (g *global) storeConfig() (config.Config, error) {
 	if g.asked != "" { // otherwise it could act on a different store than intended
-		return config.Config{}, usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server, and %s names one", g.path, g.asked), "Name the store with --data-dir or --config, without --server. A server with keys does the same under /v1/admin.")}
+		cure := "Name the store with --data-dir or --config, without --server."
+		if strings.HasPrefix(g.path, "sheaf tenant ") || strings.HasPrefix(g.path, "sheaf key ") {
+			cure += " A server with keys does the same under /v1/admin."
+		}
+		return config.Config{}, usageError{cured(fmt.Errorf("`%s` opens the store itself and asks no server, and %s names one", g.path, g.asked), "%s", cure)}
 	}
 	return g.load()
 }
@@ -105,7 +109,7 @@ func (g *global) pendingMigrations(ctx context.Context) (names []string, err err
 		return nil, err
 	}
 	if cfg.Store.Driver == "sqlite" {
-		if _, err := os.Stat((&app{cfg: cfg}).path("sheaf.db")); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat((&app{cfg: cfg}).path(database)); errors.Is(err, fs.ErrNotExist) {
 			return sqlstore.Migrations(cfg.Store.Driver)
 		}
 	}

@@ -86,7 +86,7 @@ commands talk to it, or to the one that --server names.`,
 	add(groupDocuments, g.ingestCommand(), g.searchCommand(), g.docsCommand(), g.docCommand(), g.datasetCommand(), g.evalCommand(), g.flowCommand(), g.openCommand(), g.mcpCommand())
 	add(groupWork, g.statusCommand(), g.jobsCommand(), g.retryCommand(), g.queueCommand(), g.receiptCommand(), g.diagnosticsCommand())
 	add(groupServer, serverCommands(g)...)
-	add(groupAdmin, g.tenantCommand(), g.keyCommand(), g.doctorCommand(), g.indexCommand(), g.planCommand(), g.modelsCommand(), g.migrateCommand(), g.configCommand(), g.formatsCommand(), g.secretsCommand(), g.versionCommand())
+	add(groupAdmin, g.tenantCommand(), g.keyCommand(), g.backupCommand(), g.doctorCommand(), g.indexCommand(), g.planCommand(), g.modelsCommand(), g.migrateCommand(), g.configCommand(), g.formatsCommand(), g.secretsCommand(), g.versionCommand())
 	root.AddCommand(exitCodesTopic())
 	root.SetCompletionCommandGroupID(groupAdmin)
 	root.SetHelpCommandGroupID(groupAdmin)
