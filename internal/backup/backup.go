@@ -85,8 +85,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := os.MkdirAll(c.Target, 0o700); err != nil {
 		return nil, c.failed("make the folder", err)
 	}
-	m, err := c.look() // before the lock leaves its file
-	if err != nil {
+	if _, err := c.look(); err != nil { // before the lock leaves its file
 		return nil, err
 	}
 	unlock, err := c.LockFunc(c.Target)
@@ -94,7 +93,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, fmt.Errorf("the backup folder is in use: %w", err)
 	}
 	defer func() { _ = unlock() }()
-	if m, err = c.look(); err != nil {
+	m, err := c.look()
+	if err != nil {
 		return nil, err
 	}
 	m.Source, m.Program = c.Source, c.Program
