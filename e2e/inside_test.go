@@ -70,9 +70,6 @@ func TestPicturesInsideFilesAreDrawnAndRead(t *testing.T) {
 	s := start(t, nil)
 	for name, body := range illustrated(t) {
 		t.Run(name, func(t *testing.T) {
-			if name == "letter.odt" {
-				program(t, "soffice")
-			}
 			doc := s.upload(name, "", `{}`, body)
 			mustState(t, doc, sheaf.DocSucceeded)
 			base := "/v1/datasets/default/documents/" + doc.ID

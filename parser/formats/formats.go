@@ -27,6 +27,7 @@ import (
 	"sheaf/parser/mbox"
 	"sheaf/parser/msg"
 	"sheaf/parser/notebook"
+	"sheaf/parser/odt"
 	"sheaf/parser/office"
 	"sheaf/parser/pdf"
 	"sheaf/parser/pdf/pdfium"
@@ -125,6 +126,7 @@ func All(c Config) []parser.Format {
 	all = []parser.Format{
 		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition, Formats: registry}),
 		docx.New(recognition, registry),
+		odt.New(recognition, registry),
 		pptx.New(recognition, registry),
 		xlsx.New(),
 		csv.New(),

@@ -1,5 +1,5 @@
 // Package office is the format of pre-OOXML office files and their relatives: DOC,
-// XLS, PPT, RTF and OpenDocument. During planning LibreOffice, an optional program,
+// XLS, PPT, RTF, and OpenDocument sheets and slides. During planning LibreOffice, an optional program,
 // converts a file once to DOCX, XLSX or PPTX, and the tasks read that. It runs in
 // the parser's child process.
 package office
@@ -80,8 +80,6 @@ func kindOf(mediaType string) (kind, bool) {
 		return kind{"PPT", "ppt", toPPTX, parser.MediaPPTX}, true
 	case parser.MediaRTF, "text/rtf":
 		return kind{"RTF", "rtf", toDOCX, parser.MediaDOCX}, true
-	case parser.MediaODT:
-		return kind{"ODT", "odt", toDOCX, parser.MediaDOCX}, true
 	case parser.MediaODS:
 		return kind{"ODS", "ods", toXLSX, parser.MediaXLSX}, true
 	case parser.MediaODP:
@@ -96,7 +94,6 @@ func (*format) Types() []parser.FileType {
 	types := []parser.FileType{
 		{MediaType: parser.MediaDOC, Name: "Word before 2007", Extensions: []string{".doc"}, Magic: []parser.Magic{{Stream: "WordDocument"}}},
 		{MediaType: parser.MediaRTF, Aliases: []string{"text/rtf"}, Name: "RTF", Extensions: []string{".rtf"}, Magic: []parser.Magic{{Bytes: `{\rtf`}}},
-		{MediaType: parser.MediaODT, Aliases: []string{parser.MediaODT + "-template"}, Name: "OpenDocument text", Extensions: []string{".odt"}, Magic: odf},
 		// A Word or PowerPoint file may embed a sheet: sheets come after them.
 		{MediaType: parser.MediaPPT, Name: "PowerPoint before 2007", Extensions: []string{".ppt"}, Magic: []parser.Magic{{Stream: "PowerPoint Document"}}},
 		{MediaType: parser.MediaODP, Aliases: []string{parser.MediaODP + "-template"}, Name: "OpenDocument slides", Extensions: []string{".odp"}, Magic: odf},
@@ -153,7 +150,7 @@ func (f *format) soffice() (string, error) {
 	return program.Program{
 		Name: "LibreOffice", Command: f.cfg.Soffice, Setting: "parser.soffice",
 		Packages: "libreoffice-writer-nogui, libreoffice-calc-nogui and libreoffice-impress-nogui",
-	}.Find("Reading DOC, XLS, PPT, RTF and OpenDocument files")
+	}.Find("Reading DOC, XLS, PPT, RTF, ODS and ODP files")
 }
 
 // Open implements parser.Format. It checks the file's container; LibreOffice is

@@ -73,6 +73,7 @@ export function between(a, b) {
 export const formats = {
   "application/pdf": "PDF",
   "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word",
+  "application/vnd.oasis.opendocument.text": "OpenDocument text",
   "application/vnd.openxmlformats-officedocument.presentationml.presentation": "PowerPoint",
   "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "Excel",
   "text/csv": "CSV",
@@ -85,7 +86,6 @@ export const formats = {
   "application/vnd.ms-outlook": "Outlook mail",
   "application/msword": "Word before 2007",
   "application/rtf": "RTF",
-  "application/vnd.oasis.opendocument.text": "OpenDocument text",
   "application/vnd.ms-powerpoint": "PowerPoint before 2007",
   "application/vnd.oasis.opendocument.presentation": "OpenDocument slides",
   "application/vnd.ms-excel": "Excel before 2007",
