@@ -1,6 +1,6 @@
 // @ts-check
 /** Flows: their versions, what distinguishes them, their graph, and their text to change. */
-import { aborted, get, send } from "../api.js";
+import { aborted, all, get, send } from "../api.js";
 import { dag } from "../dag.js";
 import { dialog } from "../dialog.js";
 import { announce, button, draw, el, grid, name, trouble } from "../dom.js";
@@ -36,16 +36,20 @@ function valueOf(s, typed) {
   }
 }
 
+/** How many flows are listed. */
+const mostFlows = 2000;
+
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
   await sheet("/flows.css");
   const called = params.flow;
   if (!called && !query.has("new")) {
-    const { items } = await get("/v1/flows?limit=200", signal);
+    const items = await all("/v1/flows", mostFlows, signal);
     title("Flows");
     root.replaceChildren(el("div", { class: "head" }, el("h1", { tabindex: "-1" }, "Flows"), el("div", { class: "tools" }, button("New flow", () => go("/flows?new=1"), { class: "primary" }))),
       el("p", { class: "muted" }, "A flow defines how a document is processed, as a graph of nodes. Choose one with the Flow setting of a dataset or upload."),
-      grid("Flows", [["Flow"], ["Version", "num"], ["Nodes", "num"], ["Made"]], items.map((/** @type {Listed} */ f) => [[el("a", { href: `/flows/${encodeURIComponent(f.name)}` }, name(f.name)), f.built_in ? el("span", { class: "under" }, "built in") : null], number(f.version), number(f.nodes), time(f.created_at)])));
+      grid("Flows", [["Flow"], ["Version", "num"], ["Nodes", "num"], ["Made"]], items.map((/** @type {Listed} */ f) => [[el("a", { href: `/flows/${encodeURIComponent(f.name)}` }, name(f.name)), f.built_in ? el("span", { class: "under" }, "built in") : null], number(f.version), number(f.nodes), time(f.created_at)])),
+      items.length < mostFlows ? "" : el("p", { class: "muted" }, `More than ${number(mostFlows)} flows. `, el("code", {}, "sheaf flow list"), " lists all of them."));
     return;
   }
   const version = query.get("version");

@@ -1,6 +1,6 @@
 // @ts-check
 /** The graph of a dataset: entities, what they stand beside, and the chunks that say so. */
-import { aborted, ApiError, datasetPath, documentNames, get, request, send } from "../api.js";
+import { aborted, all, ApiError, datasetPath, documentNames, get, request, send } from "../api.js";
 import { datasetHead } from "../datasetparts.js";
 import { dialog } from "../dialog.js";
 import { announce, button, draw, el, empty, grid, name, svg, trouble } from "../dom.js";
@@ -34,6 +34,9 @@ const shapeOf = (/** @type {string} */ type) => shapes[type] || other;
 const letter = 7.7;
 
 const clip = (/** @type {string} */ s, most = 26) => (s.length > most ? s.slice(0, most - 1) + "…" : s);
+
+/** How many splits a dataset can have. */
+const mostSplits = 1000;
 
 /** @param {import("../types.js").Context} c */
 export async function view({ root, params, query, signal }) {
@@ -295,7 +298,7 @@ export async function view({ root, params, query, signal }) {
   async function showSplits() {
     try {
       /** @type {Split[]} */
-      const splits = (await get(`${base}/graph/splits?limit=100`, signal)).items;
+      const splits = await all(`${base}/graph/splits`, mostSplits, signal);
       draw(apart, splits.length ? [el("h2", {}, "Kept apart"), grid("Names kept apart", [["Names"], ["", "row-actions"]], splits.map((s) => [
         s.names.map((n, i) => [i ? " | " : "", name(n)]).flat(), button("Undo the split", () => void merge(s), { "aria-label": `Undo the split: ${clip(s.names.join(" and "), 80)}` })]))] : "");
     } catch (err) {
