@@ -275,7 +275,7 @@ func (s *Server) draw(r *http.Request, d *sheaf.Document) (ctx context.Context, 
 	return ctx, func() { leave(); cancel() }, nil
 }
 
-// picture renders a picture embedded in a document: DOCX, ODT, PPTX, EPUB, and formats
+// picture renders a picture embedded in a document: DOCX, ODT, PPTX, ODP, EPUB, and formats
 // that LibreOffice converts into them.
 func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 	d, err := s.document(r.Context(), pathOf(r))

@@ -240,7 +240,7 @@ func TestProductNeedsNoCompilerForC(t *testing.T) {
 // Raise it with a reason: each package is paid for by everybody who builds. The
 // expressions of flows brought 25, of cel-go and its parser, and the SDK of the
 // Model Context Protocol 26; flows and runs over datasets, mind maps, backups,
-// OpenDocument texts and the program that reads PDFs are 12 packages of this repository.
+// OpenDocument and the program that reads PDFs are 12 packages of this repository.
 const mostPackages = 902
 
 func TestProductStaysSmall(t *testing.T) {

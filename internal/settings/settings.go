@@ -79,7 +79,7 @@ var Table = []Setting{
 	{Name: "toc_extraction", Methods: printed, Meaning: "add a chunk to each range that lists its headings with their pages"},
 	{Name: "image_context_size", Max: 2048, Methods: printed, Meaning: "makes each image a separate chunk with its caption; this many tokens of text on each side are embedded and indexed with it"},
 	{Name: "table_context_size", Max: 2048, Methods: printed, Meaning: "tokens of text on each side of a table that are embedded and indexed with it"},
-	{Name: "ocr_pictures", Meaning: "read the text in pictures of DOCX, ODT, PPTX, EPUB and PDF files, of files that LibreOffice converts to them, and of mail; requires tesseract and takes about 2 seconds per picture"},
+	{Name: "ocr_pictures", Meaning: "read the text in pictures of DOCX, ODT, PPTX, ODP, EPUB and PDF files, of files that LibreOffice converts to them, and of mail; requires tesseract and takes about 2 seconds per picture"},
 	{Name: "auto_keywords", Max: 32, Enriches: true, Meaning: "keywords for each chunk, from the chat model if one is configured, otherwise by counting; embedded and searched with the text"},
 	{Name: "auto_questions", Max: 10, Enriches: true, Meaning: "questions that each chunk answers, from the chat model, which must be configured; embedded and searched with the text"},
 	{Name: "auto_context", Enriches: true, Meaning: "one or two sentences about where each chunk stands in its document, from the chat model, which must be configured; embedded and searched with the text, like the name, the title and the headings, which are always included"},

@@ -27,7 +27,7 @@ import (
 	"sheaf/parser/mbox"
 	"sheaf/parser/msg"
 	"sheaf/parser/notebook"
-	"sheaf/parser/odt"
+	"sheaf/parser/odf"
 	"sheaf/parser/office"
 	"sheaf/parser/pdf"
 	"sheaf/parser/pdf/pdfium"
@@ -126,7 +126,8 @@ func All(c Config) []parser.Format {
 	all = []parser.Format{
 		pdf.New(pdf.Config{Engine: pdfium.New(c.PDF), OCR: recognition, Formats: registry}),
 		docx.New(recognition, registry),
-		odt.New(recognition, registry),
+		odf.NewText(recognition, registry),
+		odf.NewSlides(recognition, registry),
 		pptx.New(recognition, registry),
 		xlsx.New(),
 		csv.New(),

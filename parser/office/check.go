@@ -22,7 +22,7 @@ func (k kind) check(f *os.File, size int64) error {
 			return k.invalid(`it does not begin with {\rtf`)
 		}
 		return nil
-	case "ods", "odp":
+	case "ods":
 		z, err := zipfile.Open(f, k.ext)
 		if err != nil {
 			return err

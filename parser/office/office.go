@@ -1,5 +1,5 @@
 // Package office is the format of pre-OOXML office files and their relatives: DOC,
-// XLS, PPT, RTF, and OpenDocument sheets and slides. During planning LibreOffice, an optional program,
+// XLS, PPT, RTF, and OpenDocument sheets. During planning LibreOffice, an optional program,
 // converts a file once to DOCX, XLSX or PPTX, and the tasks read that. It runs in
 // the parser's child process.
 package office
@@ -82,23 +82,19 @@ func kindOf(mediaType string) (kind, bool) {
 		return kind{"RTF", "rtf", toDOCX, parser.MediaDOCX}, true
 	case parser.MediaODS:
 		return kind{"ODS", "ods", toXLSX, parser.MediaXLSX}, true
-	case parser.MediaODP:
-		return kind{"ODP", "odp", toPPTX, parser.MediaPPTX}, true
 	}
 	return kind{}, false
 }
 
 func (*format) ID() string { return "office" }
 func (*format) Types() []parser.FileType {
-	odf := []parser.Magic{{Entry: "mimetype"}}
 	types := []parser.FileType{
 		{MediaType: parser.MediaDOC, Name: "Word before 2007", Extensions: []string{".doc"}, Magic: []parser.Magic{{Stream: "WordDocument"}}},
 		{MediaType: parser.MediaRTF, Aliases: []string{"text/rtf"}, Name: "RTF", Extensions: []string{".rtf"}, Magic: []parser.Magic{{Bytes: `{\rtf`}}},
 		// A Word or PowerPoint file may embed a sheet: sheets come after them.
 		{MediaType: parser.MediaPPT, Name: "PowerPoint before 2007", Extensions: []string{".ppt"}, Magic: []parser.Magic{{Stream: "PowerPoint Document"}}},
-		{MediaType: parser.MediaODP, Aliases: []string{parser.MediaODP + "-template"}, Name: "OpenDocument slides", Extensions: []string{".odp"}, Magic: odf},
 		{MediaType: parser.MediaXLS, Name: "Excel before 2007", Extensions: []string{".xls"}, Magic: []parser.Magic{{Stream: "Workbook"}, {Stream: "Book"}}},
-		{MediaType: parser.MediaODS, Aliases: []string{parser.MediaODS + "-template"}, Name: "OpenDocument sheet", Extensions: []string{".ods"}, Magic: odf},
+		{MediaType: parser.MediaODS, Aliases: []string{parser.MediaODS + "-template"}, Name: "OpenDocument sheet", Extensions: []string{".ods"}, Magic: []parser.Magic{{Entry: "mimetype"}}},
 	}
 	for i := range types {
 		t := &types[i]
@@ -150,7 +146,7 @@ func (f *format) soffice() (string, error) {
 	return program.Program{
 		Name: "LibreOffice", Command: f.cfg.Soffice, Setting: "parser.soffice",
 		Packages: "libreoffice-writer-nogui, libreoffice-calc-nogui and libreoffice-impress-nogui",
-	}.Find("Reading DOC, XLS, PPT, RTF, ODS and ODP files")
+	}.Find("Reading DOC, XLS, PPT, RTF and ODS files")
 }
 
 // Open implements parser.Format. It checks the file's container; LibreOffice is

@@ -89,11 +89,11 @@ func TestBadInput(t *testing.T) {
 		{"cut off", parser.MediaXLS, "invalid_xls", fixture(t, "sample.xls")[:700]},
 		{"another kind", parser.MediaPPT, "invalid_ppt", fixture(t, "sample.doc")},
 		{"not rich text", parser.MediaRTF, "invalid_rtf", []byte("plain")},
-		{"not a zip", parser.MediaODP, "invalid_odp", []byte("plain")},
+		{"not a zip", parser.MediaODS, "invalid_ods", []byte("plain")},
 		{"a zip of something else", parser.MediaODS, "invalid_ods", formattest.Zip("a.txt", "x")},
 		{"password on a DOC", parser.MediaDOC, "encrypted", locked},
-		{"password on an ODP", parser.MediaODP, "encrypted", formattest.Zip("content.xml", "x", "META-INF/manifest.xml", "<manifest:encryption-data/>")},
-		{"empty inside", parser.MediaODP, "invalid_odp", formattest.Zip("mimetype", parser.MediaODP, "content.xml", "not xml")},
+		{"password on an ODS", parser.MediaODS, "encrypted", formattest.Zip("content.xml", "x", "META-INF/manifest.xml", "<manifest:encryption-data/>")},
+		{"empty inside", parser.MediaODS, "invalid_ods", formattest.Zip("mimetype", parser.MediaODS, "content.xml", "not xml")},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			if _, _, err := formattest.Read(t, newFormat(), c.content, options(c.mediaType), nil); code(err) != c.code {

@@ -1,7 +1,8 @@
-// Package odt is the format of OpenDocument texts (OASIS OpenDocument 1.3): headings,
-// lists, tables, notes, text boxes, charts and descriptions of pictures, as the text reads
-// with all tracked changes accepted. It runs in the parser's child process.
-package odt
+// Package odf holds the formats of OpenDocument texts and slides (OASIS OpenDocument
+// 1.3): headings, lists, tables, notes, text boxes, charts and descriptions of pictures,
+// as a text reads with all tracked changes accepted, and where a slide shows them. They
+// run in the parser's child process.
+package odf
 
 import (
 	"bytes"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"sheaf"
 	"sheaf/parser"
@@ -20,7 +22,7 @@ import (
 )
 
 const (
-	version = 1 // changes whenever the same file would yield other blocks
+	textVersion = 1 // changes whenever the same file would yield other blocks
 	// maxBlocks limits what empty markup can produce, as in Word files.
 	maxBlocks = 500_000
 	// maxManifestBytes and maxMetaBytes limit the parts beside the text.
@@ -36,44 +38,37 @@ const (
 	manifestPart = "META-INF/manifest.xml"
 )
 
-// New returns the format. recognition reads the text in pictures if the setting
+// NewText returns the format of texts. recognition reads the text in pictures if the setting
 // ocr_pictures is on. formats finds the readers of embedded files; it is called while
 // a document is read, so the registry may include this format.
-func New(recognition ocr.Config, formats func() *parser.Registry) parser.Format {
-	return format{recognition, formats}
+func NewText(recognition ocr.Config, formats func() *parser.Registry) parser.Format {
+	return text{recognition, formats}
 }
 
-type format struct {
+type text struct {
 	ocr     ocr.Config
 	formats func() *parser.Registry
 }
 
-func (format) ID() string     { return "odt" }
-func (f format) Version() int { return version + f.ocr.Digest() }
-func (format) Types() []parser.FileType {
+func (text) ID() string     { return "odt" }
+func (f text) Version() int { return textVersion + f.ocr.Digest() }
+func (text) Types() []parser.FileType {
 	return []parser.FileType{{
 		MediaType: parser.MediaODT, Aliases: []string{parser.MediaODT + "-template"},
 		Name: "OpenDocument text", Extensions: []string{".odt", ".ott"}, Magic: []parser.Magic{{Entry: "mimetype"}},
 		Families: []sheaf.FileFamily{sheaf.FamilyDocument}, Unit: sheaf.UnitFile,
 	}}
 }
-func (format) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
+func (text) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
 
 // Open implements parser.Format.
-func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
-	z, err := zipfile.Open(file, "odt")
+func (f text) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
+	z, err := open(file, "odt")
 	if err != nil {
 		return nil, err
 	}
-	if !z.Has(contentPart) {
-		return nil, zipfile.Invalid("odt", "its part %s is missing", contentPart)
-	}
-	// Encrypted parts are listed in the manifest (part 2, 4.8).
-	if manifest, err := z.ReadAll(manifestPart, maxManifestBytes); err == nil && bytes.Contains(manifest, []byte("encryption-data")) {
-		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The ODT file is protected by a password, which cannot be taken off; save a copy without the password and upload that.")
-	}
 	return whole.WithPictures(func(ctx context.Context) (*whole.Content, error) {
-		c, err := read(ctx, z, &embedded.Reader{Archive: z, Formats: f.formats(), Options: o})
+		c, err := readText(ctx, z, &embedded.Reader{Archive: z, Formats: f.formats(), Options: o})
 		if err == nil && o.Config.OCRPictures.V {
 			r := picture.Reader{Archive: z, OCR: f.ocr, TempDir: o.TempDir}
 			c.Cost, r.Left = picture.Budget(1, c.Blocks)
@@ -83,8 +78,24 @@ func (f format) Open(_ context.Context, file *os.File, o parser.Options) (parser
 	}, func(name string, side int) ([]byte, error) { return picture.Draw(z, name, side) }), nil
 }
 
-func read(ctx context.Context, z *zipfile.Archive, files *embedded.Reader) (*whole.Content, error) {
-	r := &reader{ctx: ctx, z: z, files: files, styles: newStyles()}
+// open opens the archive of a file, which needs no password.
+func open(file *os.File, kind string) (*zipfile.Archive, error) {
+	z, err := zipfile.Open(file, kind)
+	if err != nil {
+		return nil, err
+	}
+	if !z.Has(contentPart) {
+		return nil, zipfile.Invalid(kind, "its part %s is missing", contentPart)
+	}
+	// Encrypted parts are listed in the manifest (part 2, 4.8).
+	if manifest, err := z.ReadAll(manifestPart, maxManifestBytes); err == nil && bytes.Contains(manifest, []byte("encryption-data")) {
+		return nil, sheaf.Fail(sheaf.CategoryEncrypted, "encrypted", "The %s file is protected by a password, which cannot be taken off; save a copy without the password and upload that.", strings.ToUpper(kind))
+	}
+	return z, nil
+}
+
+func readText(ctx context.Context, z *zipfile.Archive, files *embedded.Reader) (*whole.Content, error) {
+	r := &reader{kind: "odt", ctx: ctx, z: z, files: files, styles: newStyles()}
 	r.styles.read(z, stylesPart)
 	r.styles.read(z, contentPart)
 	if err := r.part(contentPart, "body"); err != nil {

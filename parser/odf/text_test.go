@@ -1,4 +1,4 @@
-package odt
+package odf
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func pack(styles, body string, parts ...string) []byte {
 
 func load(t *testing.T, content []byte) (*parser.Plan, sheaf.UnitResult) {
 	t.Helper()
-	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), content, options, nil)
+	plan, units, err := formattest.Read(t, NewText(ocr.Config{}, noFormats), content, options, nil)
 	if err != nil || len(units) != 1 {
 		t.Fatal(units, err)
 	}
@@ -75,7 +75,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, units, err := formattest.Read(t, New(ocr.Config{}, noFormats), content, options, nil)
+	plan, units, err := formattest.Read(t, NewText(ocr.Config{}, noFormats), content, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestDamagedFiles(t *testing.T) {
 		"nested without end":  {pack("", strings.Repeat("<text:section>", 5000)), "too_deep"},
 		"of empty paragraphs": {pack("", strings.Repeat("<text:p>x</text:p>", maxBlocks+1)), "too_large"},
 	} {
-		_, _, err := formattest.Read(t, New(ocr.Config{}, noFormats), c.content, options, nil)
+		_, _, err := formattest.Read(t, NewText(ocr.Config{}, noFormats), c.content, options, nil)
 		if f := sheaf.AsFailure(err, ""); err == nil || f.Code != c.code {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
@@ -275,6 +275,6 @@ func FuzzRead(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		_, _, _ = formattest.Read(t, New(ocr.Config{}, noFormats), pack(body, body, "styles.xml", body, "meta.xml", body), options, nil) // it checks what it reads
+		_, _, _ = formattest.Read(t, NewText(ocr.Config{}, noFormats), pack(body, body, "styles.xml", body, "meta.xml", body), options, nil) // it checks what it reads
 	})
 }

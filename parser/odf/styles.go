@@ -1,4 +1,4 @@
-package odt
+package odf
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ const (
 	maxLevels = 10 // of lists, by the standard
 	maxChain  = 12 // of styles based on others; cycles end here
 	maxCount  = 1 << 30
+	maxLength = 1e6
 )
 
 // style holds what a style says about its paragraphs or spans.
@@ -37,10 +38,17 @@ type style struct {
 type styles struct {
 	of      map[string]style
 	lists   map[string]*listStyle
-	outline *listStyle // numbers the headings, nil for none
+	outline *listStyle        // numbers the headings, nil for none
+	layouts map[string]size   // of pages
+	masters map[string]string // layout of the pages of a master
 }
 
-func newStyles() *styles { return &styles{of: map[string]style{}, lists: map[string]*listStyle{}} }
+// size is that of a page, in points.
+type size struct{ width, height float64 }
+
+func newStyles() *styles {
+	return &styles{of: map[string]style{}, lists: map[string]*listStyle{}, layouts: map[string]size{}, masters: map[string]string{}}
+}
 
 // listStyle is how the levels of a list are numbered, from 0.
 type listStyle struct{ levels [maxLevels]listLevel }
@@ -97,7 +105,7 @@ func (s *styles) read(z *zipfile.Archive, part string) {
 		return
 	}
 	defer p.Close()
-	key, cur := "", style{}
+	key, cur, layout := "", style{}, ""
 	var list *listStyle
 	for x := xmlscan.New(p); len(s.of) < maxStyles && len(s.lists) < maxStyles; {
 		k, err := x.Next()
@@ -130,6 +138,14 @@ func (s *styles) read(z *zipfile.Archive, part string) {
 			if font := x.Attr("font-name"); shown.HasSymbols(font) {
 				cur.symbols = font
 			}
+		case el == "drawing-page-properties" && key != "":
+			cur.hidden = x.Attr("visibility") == "hidden"
+		case el == "page-layout":
+			layout = x.Attr("name")
+		case el == "page-layout-properties" && len(s.layouts) < maxStyles:
+			s.layouts[layout] = size{length(x.Attr("page-width")), length(x.Attr("page-height"))}
+		case el == "master-page" && len(s.masters) < maxStyles:
+			s.masters[x.Attr("name")] = x.Attr("page-layout-name")
 		case el == "list-style":
 			list = &listStyle{}
 			s.lists[x.Attr("name")] = list
@@ -274,4 +290,19 @@ func place(text string) (at int, rest string, ok bool) {
 	}
 	n, err := strconv.Atoi(digits)
 	return n - 1, rest, err == nil && n >= 1 && n <= maxLevels
+}
+
+// units are lengths in points (part 3, 18.3.18).
+var units = map[string]float64{"cm": 72 / 2.54, "mm": 72 / 25.4, "in": 72, "pt": 1, "pc": 12, "px": 0.75}
+
+// length reads a length in points, 0 for none.
+func length(s string) float64 {
+	if len(s) < 3 {
+		return 0
+	}
+	v, err := strconv.ParseFloat(s[:len(s)-2], 64)
+	if unit := units[s[len(s)-2:]]; err == nil && v > -maxLength && v < maxLength {
+		return v * unit
+	}
+	return 0
 }

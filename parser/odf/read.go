@@ -1,4 +1,4 @@
-package odt
+package odf
 
 import (
 	"cmp"
@@ -69,7 +69,12 @@ type frame struct {
 	objects     []string
 	ole         []string
 	into        *strings.Builder // where text goes, nil for the paragraph
-	isBox       bool
+	isBox       bool             // it holds text or a table, beside which a picture says nothing new
+	class       string           // of a slide's frame: title, outline, notes …
+	box         *rect            // where a slide shows it, nil if unknown
+	begin       int              // where its blocks begin in reader.out
+	list        string           // style of the list that has ended last in it, and its counter
+	count       *counter
 }
 
 // table is an open table; tables nest.
@@ -90,6 +95,7 @@ type table struct {
 }
 
 type reader struct {
+	kind     string // extension of the file, for errors
 	ctx      context.Context
 	z        *zipfile.Archive
 	files    *embedded.Reader
@@ -102,6 +108,8 @@ type reader struct {
 	comments int
 	objects  int
 	inside   bool // an object of another document, whose objects are not read
+	slide    *slide
+	pageFunc func(s *slide, blocks []sheaf.Block) error // takes a slide that has ended, nil for texts
 
 	paras               []*paragraph
 	lists               []list
@@ -160,12 +168,12 @@ func (r *reader) part(name, within string) error {
 			if _, ok := errors.AsType[*sheaf.Failure](err); ok {
 				return err
 			}
-			return zipfile.Invalid("odt", "its part %s is damaged: %v", name, err)
+			return zipfile.Invalid(r.kind, "its part %s is damaged: %v", name, err)
 		}
 		switch {
 		case k == xmlscan.EOF:
 			if err = r.finish(); err == nil && s.Depth() > 0 {
-				err = zipfile.Invalid("odt", "its part %s breaks off", name)
+				err = zipfile.Invalid(r.kind, "its part %s breaks off", name)
 			}
 			return err
 		case k == xmlscan.Start && string(s.Name()) == within:
@@ -332,8 +340,34 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 			r.lists[n-1].item = false
 		}
 	case "frame", "rect", "line", "polyline", "polygon", "regular-polygon", "path", "circle", "ellipse", "connector", "measure", "caption", "custom-shape", "g":
-		if string(s.Prefix()) == "draw" {
-			r.frames = append(r.frames, &frame{})
+		if string(s.Prefix()) != "draw" {
+			break
+		}
+		f := &frame{class: s.Attr("class"), begin: len(r.out)}
+		if outer := last(r.frames); outer != nil && f.class == "" {
+			f.class = outer.class // of a group
+		}
+		if r.slide != nil && (recurring[f.class] || s.Attr("placeholder") == "true") {
+			return r.skip(s)
+		}
+		if b := (rect{length(s.Attr("x")), length(s.Attr("y")), length(s.Attr("width")), length(s.Attr("height"))}); r.slide != nil && b.w > 0 && b.h > 0 && s.Attr("transform") == "" {
+			f.box = &b
+		}
+		r.frames = append(r.frames, f)
+	case "page":
+		if r.pageFunc != nil && string(s.Prefix()) == "draw" {
+			r.slide = &slide{style: s.Attr("style-name"), master: s.Attr("master-page-name")}
+		}
+	case "notes":
+		if r.slide != nil {
+			r.slide.notes = len(r.out)
+			r.slide.noted = true
+		}
+	case "page-thumbnail":
+		return r.skip(s)
+	case "page-number", "page-count":
+		if r.slide != nil { // "<number>"
+			return r.skip(s)
 		}
 	case "title", "desc":
 		if f := last(r.frames); f != nil && string(s.Prefix()) == "svg" {
@@ -359,6 +393,9 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 		}
 	case "table":
 		if string(s.Prefix()) == "table" {
+			if f := last(r.frames); f != nil {
+				f.isBox = true // the picture beside it shows the same
+			}
 			r.tables = append(r.tables, &table{name: s.Attr("name"), first: s.Attr("use-first-row-styles") == "true"})
 		}
 	case "table-header-rows":
@@ -433,6 +470,10 @@ func (r *reader) end(el, prefix string) error {
 		if prefix == "draw" {
 			return r.endFrame()
 		}
+	case "page":
+		if r.slide != nil && prefix == "draw" {
+			return r.endPage()
+		}
 	case "table-header-rows":
 		if t := last(r.tables); t != nil {
 			t.heads = max(t.heads-1, 0)
@@ -494,6 +535,9 @@ func (r *reader) endParagraph() error {
 	if t := last(r.tables); t != nil {
 		t.text, t.other = true, t.other || !p.style.head
 	}
+	if f := last(r.frames); f != nil && p.list == 0 {
+		f.count, f.list = nil, ""
+	}
 	switch {
 	case p.note:
 		b.Kind = sheaf.BlockFootnote
@@ -506,6 +550,8 @@ func (r *reader) endParagraph() error {
 			r.notes = append(r.notes, b)
 		}
 		return nil
+	case r.slide != nil && len(r.tables) == 0 && r.titled():
+		b.Kind, b.Level, b.Text = sheaf.BlockHeading, 1, clean.Line(raw)
 	case p.level > 0 && !p.toc:
 		b.Kind, b.Level, b.Text = sheaf.BlockHeading, min(p.level, 6), clean.Line(raw)
 	case p.style.kind == sheaf.BlockCode:
@@ -542,8 +588,14 @@ func (r *reader) beginList(s *xmlscan.Scanner) {
 	case s.Attr("continue-numbering") == "true":
 		l.count = r.counters[name]
 	}
+	if f := last(r.frames); l.count == nil && r.slide != nil && f != nil && f.list == name {
+		l.count = f.count // each paragraph of a slide's list is a list of its own
+	}
 	if l.count == nil {
 		l.count = &counter{}
+	}
+	if f := last(r.frames); f != nil {
+		f.list, f.count = name, l.count
 	}
 	if len(r.counters) < maxStyles {
 		r.counters[name] = l.count
@@ -561,6 +613,7 @@ func (r *reader) endFrame() error {
 		return nil
 	}
 	r.frames = r.frames[:len(r.frames)-1]
+	defer func() { r.placed(f) }()
 	full := f.isBox
 	for _, href := range f.objects {
 		ok, err := r.object(href)
@@ -616,7 +669,7 @@ func (r *reader) object(href string) (any bool, err error) {
 		r.put(formula)
 		return formula != "", nil
 	}
-	in := &reader{ctx: r.ctx, z: r.z, files: r.files, styles: newStyles(), inside: true, blocks: r.blocks}
+	in := &reader{kind: r.kind, ctx: r.ctx, z: r.z, files: r.files, styles: newStyles(), inside: true, blocks: r.blocks}
 	in.styles.read(r.z, name)
 	if err := in.part(name, "body"); err != nil {
 		if r.ctx.Err() != nil || in.blocks > maxBlocks {
