@@ -302,6 +302,13 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) (b
 	return blob.Info{Key: key, Size: d.n, SHA256: d.sum(), Modified: time.Now()}, nil
 }
 
+// A put that is denied is repeated after these waits: MinIO on a single drive also
+// answers so where a delete removes the folder at the same moment.
+const (
+	deniedWait    = 50 * time.Millisecond
+	maxDeniedWait = 100 * time.Millisecond
+)
+
 func (s *Store) put(ctx context.Context, key string, d *digester, size int64, buf *[]byte) error {
 	bucket, object := s.config.Bucket, s.config.Prefix+key
 	last, err := fill(d, buf)
@@ -315,8 +322,17 @@ func (s *Store) put(ctx context.Context, key string, d *digester, size int64, bu
 		// All bytes are buffered and hashed already. Signing their digest costs
 		// both sides less than the client's stream of signed pieces, and makes the
 		// store reject damaged bytes over TLS too, where that stream is not used.
-		_, err := s.client.PutObject(ctx, bucket, object, bytes.NewReader(*buf), int64(len(*buf)), "", d.sum(), minio.PutObjectOptions{DisableContentSha256: true})
-		return err
+		for wait := deniedWait; ; wait *= 2 {
+			_, err := s.client.PutObject(ctx, bucket, object, bytes.NewReader(*buf), int64(len(*buf)), "", d.sum(), minio.PutObjectOptions{DisableContentSha256: true})
+			if wait > maxDeniedWait || minio.ToErrorResponse(err).Code != minio.AccessDenied {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(wait):
+			}
+		}
 	}
 
 	upload, err := s.client.NewMultipartUpload(ctx, bucket, object, minio.PutObjectOptions{})
