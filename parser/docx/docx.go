@@ -342,15 +342,12 @@ func target(instruction string) string {
 
 // tableState holds a table while it is read; tables nest.
 type tableState struct {
-	grid    grid.Builder
-	columns int
+	grid    grid.Cells
 	rows    int
 	head    bool // the table's style marks its first row
 	rowHead bool
 	column  int
 	above   []string // text of the vertically merged cell that extends down, per column
-	all     []sheaf.Block
-	silent  []sheaf.Block // pictures without a description, in cells
 	span    int
 	merge   string
 	cell    int // where the cell's blocks begin in reader.out
@@ -628,8 +625,7 @@ func (r *reader) part(z *zipfile.Archive, name string, notes bool) error {
 				}
 			case "tr":
 				if t := r.table(); t != nil {
-					t.grid.Row()
-					t.rows++
+					t.rows = t.grid.Row()
 					t.column, t.rowHead = 0, false
 				}
 			case "gridBefore":
@@ -786,25 +782,7 @@ func (r *reader) endCell() {
 	}
 	t.inCell = false
 	blocks := r.out[min(t.cell, len(r.out)):]
-	lines := make([]string, 0, len(blocks))
-	for _, b := range blocks {
-		if b.Picture != "" && t.rows <= maxLayoutRows {
-			t.silent = append(t.silent, sheaf.Block{Kind: sheaf.BlockImage, Picture: b.Picture})
-		}
-		switch {
-		case b.Table != nil:
-			lines = append(lines, grid.Plain(b.Table))
-		case b.Text != "":
-			lines = append(lines, b.Text)
-		}
-		for _, l := range b.Links {
-			t.grid.Link(l.URI)
-		}
-	}
-	text := strings.Join(lines, "\n")
-	if t.rows <= maxLayoutRows {
-		t.all = append(t.all, blocks...)
-	}
+	text := t.grid.Text(blocks)
 	r.out = r.out[:len(r.out)-len(blocks)]
 
 	for len(t.above) < min(t.column+t.span, grid.MaxColumns) {
@@ -824,11 +802,8 @@ func (r *reader) endCell() {
 	}
 	t.grid.Cell(text, t.span, 1, t.rows == 1 && t.head)
 	t.column += t.span
-	t.columns = max(t.columns, t.column)
+	t.grid.Wide(t.column)
 }
-
-// maxLayoutRows is up to which a table of one column counts as a frame around text.
-const maxLayoutRows = 200
 
 func (r *reader) endTable() error {
 	t := r.table()
@@ -836,22 +811,12 @@ func (r *reader) endTable() error {
 		return nil
 	}
 	r.tables = r.tables[:len(r.tables)-1]
-	if t.columns <= 1 && t.rows <= maxLayoutRows {
-		r.out = append(r.out, t.all...)
+	if blocks, ok := t.grid.Frame(); ok {
+		r.out = append(r.out, blocks...)
 		return nil
 	}
 	if t.grid.Clipped {
 		r.warn("table_clipped", fmt.Sprintf("A table is larger than %d columns or %d cells and was cut there.", grid.MaxColumns, grid.MaxCells))
 	}
-	if g := t.grid.Table(); g != nil {
-		if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g, Links: t.grid.Links()}); err != nil {
-			return err
-		}
-	}
-	for _, b := range t.silent { // after the table to which they belong
-		if err := r.add(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.add(t.grid.Blocks()...)
 }

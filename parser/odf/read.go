@@ -29,8 +29,6 @@ const (
 	maxObjects    = 200
 	maxObjectSize = 16 << 20 // inflated, of one object
 	maxDrawn      = 4000     // bytes of a description
-	// maxLayoutRows is up to which a table of one column counts as a frame around text.
-	maxLayoutRows = 200
 )
 
 type paragraph struct {
@@ -79,19 +77,17 @@ type frame struct {
 
 // table is an open table; tables nest.
 type table struct {
-	grid          grid.Builder
-	name          string
-	rows, columns int
-	column        int
-	heads         int // open groups of header rows
-	all           []sheaf.Block
-	silent        []sheaf.Block // pictures in cells, which follow the table
-	cell          int           // where the cell's blocks begin in reader.out
-	inCell        bool
-	across, down  int
-	repeat        int
-	first         bool // the table's style marks its first row
-	text, other   bool // the cell has text, and some that is not styled as a heading of a table
+	grid         grid.Cells
+	name         string
+	rows         int
+	column       int
+	heads        int // open groups of header rows
+	cell         int // where the cell's blocks begin in reader.out
+	inCell       bool
+	across, down int
+	repeat       int
+	first        bool // the table's style marks its first row
+	text, other  bool // the cell has text, and some that is not styled as a heading of a table
 }
 
 type reader struct {
@@ -404,8 +400,7 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 		}
 	case "table-row":
 		if t := last(r.tables); t != nil {
-			t.grid.Row()
-			t.rows++
+			t.rows = t.grid.Row()
 			t.column = 0
 		}
 	case "table-cell":
@@ -742,27 +737,8 @@ func (r *reader) endCell() {
 	}
 	t.inCell = false
 	blocks := r.out[min(t.cell, len(r.out)):]
-	lines := make([]string, 0, len(blocks))
-	var uris []string
-	for _, b := range blocks {
-		if b.Picture != "" && t.rows <= maxLayoutRows {
-			t.silent = append(t.silent, sheaf.Block{Kind: sheaf.BlockImage, Picture: b.Picture})
-		}
-		switch {
-		case b.Table != nil:
-			lines = append(lines, grid.Plain(b.Table))
-		case b.Text != "":
-			lines = append(lines, b.Text)
-		}
-		for _, l := range b.Links {
-			uris = append(uris, l.URI)
-		}
-	}
-	if t.rows <= maxLayoutRows {
-		t.all = append(t.all, blocks...)
-	}
+	text := t.grid.Text(blocks)
 	r.out = r.out[:len(r.out)-len(blocks)]
-	text := strings.Join(lines, "\n")
 	head := t.heads > 0 || t.first && t.rows == 1 || t.text && !t.other
 	for range t.repeat {
 		t.grid.Cell(text, t.across, t.down, head)
@@ -771,10 +747,7 @@ func (r *reader) endCell() {
 			break
 		}
 	}
-	for _, uri := range uris {
-		t.grid.Link(uri)
-	}
-	t.columns = max(t.columns, t.column)
+	t.grid.Wide(t.column)
 }
 
 func (r *reader) endTable() error {
@@ -783,20 +756,16 @@ func (r *reader) endTable() error {
 		return nil
 	}
 	r.tables = r.tables[:len(r.tables)-1]
-	if t.columns <= 1 && t.rows <= maxLayoutRows {
-		r.out = append(r.out, t.all...)
+	if blocks, ok := t.grid.Frame(); ok {
+		r.out = append(r.out, blocks...)
 		return nil
 	}
 	if t.grid.Clipped {
 		r.warn("table_clipped", fmt.Sprintf("A table is larger than %d columns or %d cells and was cut there.", grid.MaxColumns, grid.MaxCells))
 	}
-	if g := t.grid.Table(); g != nil {
-		if r.inside {
-			g.Name = t.name
-		}
-		if err := r.add(sheaf.Block{Kind: sheaf.BlockTable, Table: g, Links: t.grid.Links()}); err != nil {
-			return err
-		}
+	blocks := t.grid.Blocks() // pictures after the table to which they belong
+	if r.inside && len(blocks) > 0 && blocks[0].Table != nil {
+		blocks[0].Table.Name = t.name
 	}
-	return r.add(t.silent...) // after the table to which they belong
+	return r.add(blocks...)
 }

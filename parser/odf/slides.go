@@ -28,21 +28,15 @@ const (
 	maxSlides   = 20_000
 )
 
-// notesMark precedes speaker notes, which the slide does not show.
-const notesMark = "Speaker notes: "
-
 // recurring are the frames that a slide shares with all others (part 3, 19.389).
 var recurring = map[string]bool{"header": true, "footer": true, "date-time": true, "page-number": true, "page": true, "handout": true}
 
 // NewSlides returns the format of slides; see NewText.
 func NewSlides(recognition ocr.Config, formats func() *parser.Registry) parser.Format {
-	return deck{recognition, formats}
+	return deck{parts{recognition, formats}}
 }
 
-type deck struct {
-	ocr     ocr.Config
-	formats func() *parser.Registry
-}
+type deck struct{ parts }
 
 func (deck) ID() string     { return "odp" }
 func (f deck) Version() int { return slidesVersion + f.ocr.Digest() }
@@ -53,7 +47,6 @@ func (deck) Types() []parser.FileType {
 		Families: []sheaf.FileFamily{sheaf.FamilyPresentation}, Unit: sheaf.UnitSlide, Ranges: "100 slides",
 	}}
 }
-func (deck) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
 
 // Open implements parser.Format.
 func (f deck) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {
@@ -226,7 +219,7 @@ func (r *reader) endPage() error {
 	s, blocks := r.slide, append(r.out, r.notes...)
 	r.slide, r.out, r.notes = nil, nil, nil
 	if s.noted {
-		markNotes(blocks[min(s.notes, len(blocks)):])
+		whole.MarkNotes(blocks[min(s.notes, len(blocks)):])
 	}
 	slices.SortStableFunc(blocks, func(a, b sheaf.Block) int {
 		return after(a.Kind == sheaf.BlockHeading) - after(b.Kind == sheaf.BlockHeading)
@@ -239,20 +232,4 @@ func after(first bool) int {
 		return 0
 	}
 	return 1
-}
-
-// markNotes puts the mark before the first text.
-func markNotes(blocks []sheaf.Block) {
-	for i := range blocks {
-		b := &blocks[i]
-		if b.Table != nil || b.Text == "" {
-			continue
-		}
-		b.Text = notesMark + b.Text
-		for k := range b.Links {
-			b.Links[k].Start += len(notesMark)
-			b.Links[k].End += len(notesMark)
-		}
-		return
-	}
 }

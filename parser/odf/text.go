@@ -42,13 +42,18 @@ const (
 // ocr_pictures is on. formats finds the readers of embedded files; it is called while
 // a document is read, so the registry may include this format.
 func NewText(recognition ocr.Config, formats func() *parser.Registry) parser.Format {
-	return text{recognition, formats}
+	return text{parts{recognition, formats}}
 }
 
-type text struct {
+// parts read what files of both formats hold.
+type parts struct {
 	ocr     ocr.Config
 	formats func() *parser.Registry
 }
+
+func (parts) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
+
+type text struct{ parts }
 
 func (text) ID() string     { return "odt" }
 func (f text) Version() int { return textVersion + f.ocr.Digest() }
@@ -59,7 +64,6 @@ func (text) Types() []parser.FileType {
 		Families: []sheaf.FileFamily{sheaf.FamilyDocument}, Unit: sheaf.UnitFile,
 	}}
 }
-func (text) Options() []string { return []string{"ocr_pictures", "table_rows"} } // the latter in embedded files
 
 // Open implements parser.Format.
 func (f text) Open(_ context.Context, file *os.File, o parser.Options) (parser.Document, error) {

@@ -304,7 +304,7 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 				from := len(w.body)
 				err = w.read(b)
 				if notes {
-					markNotes(w.body[from:])
+					whole.MarkNotes(w.body[from:])
 				}
 			}
 			if err != nil {
@@ -322,25 +322,6 @@ func (d *document) slide(n int) (sheaf.UnitResult, uint64) {
 	u := whole.Unit(n, w.blocks())
 	u.Label, u.Width, u.Height, u.Warnings = w.title, d.width/emuPerPoint, d.height/emuPerPoint, w.warnings
 	return u, sum.Sum64()
-}
-
-// notesMark precedes speaker notes, which the slide does not show.
-const notesMark = "Speaker notes: "
-
-// markNotes puts the mark before the first text.
-func markNotes(blocks []sheaf.Block) {
-	for i := range blocks {
-		b := &blocks[i]
-		if b.Table != nil || b.Text == "" {
-			continue
-		}
-		b.Text = notesMark + b.Text
-		for k := range b.Links {
-			b.Links[k].Start += len(notesMark)
-			b.Links[k].End += len(notesMark)
-		}
-		return
-	}
 }
 
 // placeholders reads where a layout, and the master behind it, positions the shapes

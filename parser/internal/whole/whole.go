@@ -148,3 +148,22 @@ func TextBytes(blocks []sheaf.Block) int {
 	}
 	return n
 }
+
+// notesMark precedes speaker notes, which the slide does not show.
+const notesMark = "Speaker notes: "
+
+// MarkNotes puts a mark before the first text of the notes of a slide.
+func MarkNotes(blocks []sheaf.Block) {
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Table != nil || b.Text == "" {
+			continue
+		}
+		b.Text = notesMark + b.Text
+		for k := range b.Links {
+			b.Links[k].Start += len(notesMark)
+			b.Links[k].End += len(notesMark)
+		}
+		return
+	}
+}
