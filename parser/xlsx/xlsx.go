@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -20,13 +19,7 @@ import (
 	"sheaf/parser/internal/zipfile"
 )
 
-const (
-	version = 4 // changes whenever the same file would yield other blocks
-	// headRows is how far from a sheet's top its header row may be.
-	headRows = 8
-	// lookRows is the number of rows from which the header is guessed.
-	lookRows = 40
-)
+const version = 4 // changes whenever the same file would yield other blocks
 
 // New returns the format.
 func New() parser.Format { return format{} }
@@ -133,54 +126,16 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 			hidden++
 			continue
 		}
-		named := d.w.tableHead(sh)
-		var types coltype.Inferrer
-		var first [][]string // rows buffered until the header is known
-		var numbers []int    // their numbers in the sheet
-		begun := false
 		put := func(r, links []string) error {
 			if rows++; rows > rowio.MaxRows {
 				return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The workbook has more than %d rows; split it into smaller files.", rowio.MaxRows)
 			}
-			types.Row(r)
 			return row(rows, r, links)
 		}
-		begin := func() error {
-			begun = true
-			at := header(first, numbers, named)
-			var columns []string
-			if at >= 0 {
-				columns = slices.Clone(first[at])
-				for i := range columns {
-					columns[i] = clean.Line(columns[i])
-				}
-			}
-			if err := table(sh.name, columns); err != nil {
-				return err
-			}
-			for i, r := range first {
-				if i != at {
-					if err := put(r, d.w.links[sh.part].of(numbers[i])); err != nil {
-						return err
-					}
-				}
-			}
-			first = nil
-			return nil
-		}
-		err := d.rows(ctx, i, func(number int, r []string) error {
-			if begun {
-				return put(r, d.w.links[sh.part].of(number))
-			}
-			numbers = append(numbers, number)
-			if first = append(first, r); len(first) >= lookRows {
-				return begin()
-			}
-			return nil
-		})
-		if err == nil && !begun && len(first) > 0 {
-			err = begin()
-		}
+		cells := rowio.Sheet{Name: sh.name, Head: d.w.tableHead(sh), TableFunc: table, RowFunc: func(number int, r, _ []string) error {
+			return put(r, d.w.links[sh.part].of(number)) // all are known only now
+		}}
+		err := d.rows(ctx, i, func(number int, r []string) error { return cells.Row(number, r, nil) })
 		if err != nil {
 			f, ok := errors.AsType[*sheaf.Failure](err)
 			if !ok || f.Code != "invalid_xlsx" {
@@ -188,21 +143,21 @@ func (d *document) pass(ctx context.Context, table func(name string, columns []s
 			}
 			// The other sheets may be intact.
 			warnings = append(warnings, sheaf.Warning{Code: "sheet_damaged", Message: fmt.Sprintf("The sheet %q could not be read to its end: %s", sh.name, f.Message)})
-			if !begun && len(first) > 0 {
-				if err := begin(); err != nil {
-					return 0, nil, err
-				}
-			}
 		}
-		if begun {
-			d.types = append(d.types, coltype.Pack(types.Types()))
+		types, any, err := cells.End()
+		if err != nil {
+			return 0, nil, err
+		}
+		if any {
+			d.types = append(d.types, types)
 		}
 		for _, t := range d.beside(sh) {
-			types = coltype.Inferrer{}
+			var types coltype.Inferrer
 			if err := table(t.name, slices.Clone(t.columns)); err != nil {
 				return 0, nil, err
 			}
 			for _, r := range t.rows {
+				types.Row(r)
 				if err := put(slices.Clone(r), nil); err != nil {
 					return 0, nil, err
 				}
@@ -245,40 +200,6 @@ func (d *document) beside(sh sheet) []besideTable {
 		return nil
 	}
 	return d.w.beside(sh)
-}
-
-// header finds the row that names the columns, -1 for none. A defined table
-// determines it (see tableHead); otherwise it is the first row about as wide as the
-// table, since titles above it fill only a cell or two.
-func header(rows [][]string, numbers []int, named int) int {
-	if at := slices.Index(numbers, named); named > 0 && at >= 0 && at < headRows {
-		return at
-	} else if named == 0 {
-		return -1
-	}
-	width := 0
-	for _, r := range rows {
-		width = max(width, filled(r))
-	}
-	for i, r := range rows[:min(len(rows), headRows)] {
-		if n := filled(r); n*10 >= width*6 && (n > 1 || width == 1) {
-			if coltype.Header(r, rows[i+1:]) {
-				return i
-			}
-			return -1
-		}
-	}
-	return -1
-}
-
-func filled(row []string) int {
-	n := 0
-	for _, c := range row {
-		if c != "" {
-			n++
-		}
-	}
-	return n
 }
 
 // Plan implements parser.Document.
@@ -330,32 +251,8 @@ func (d *document) Parse(ctx context.Context, want sheaf.Range, emit func(sheaf.
 			return err
 		}
 	}
-	types, table := append([]string(nil), d.types...), 0
-	e := rowio.Emitter{Emit: emit, Links: map[int][]string{}}
-	_, _, err := d.pass(ctx, func(name string, columns []string) error {
-		if err := e.Flush(); err != nil {
-			return err
-		}
-		e.Name, e.Columns, e.Types = name, columns, nil
-		if table < len(types) {
-			e.Types = coltype.Unpack(types[table], len(types[table]))
-		}
-		table++
-		return nil
-	}, func(n int, r, links []string) error {
-		if n > want.To {
-			return io.EOF
-		}
-		if n < want.From {
-			return nil
-		}
-		if len(links) > 0 {
-			e.Links[n] = links
-		}
-		return e.Row(n, r)
-	})
-	if err != nil && err != io.EOF {
+	return rowio.Parse(slices.Clone(d.types), want, emit, func(table func(string, []string) error, row func(int, []string, []string) error) error {
+		_, _, err := d.pass(ctx, table, row)
 		return err
-	}
-	return e.Flush()
+	})
 }
