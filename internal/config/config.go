@@ -276,7 +276,7 @@ type Parser struct {
 	MaxDocs     int      `toml:"max_docs" doc:"documents after which a child is replaced"`
 	Sandbox     string   `toml:"sandbox" doc:"confinement of the child processes, which read untrusted files: auto (everything that the system offers), require (a child does not start without system call filter, file access rules and network cut), off"`
 	// For formats with an optional part.
-	Soffice      string `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT, RTF and ODS: a path, or a name in PATH; empty for none"`
+	Soffice      string `toml:"soffice" doc:"LibreOffice's soffice, which reads DOC, XLS, PPT and RTF: a path, or a name in PATH; empty for none"`
 	Tesseract    string `toml:"tesseract" doc:"tesseract, which reads pictures and scanned pages: a path, or a name in PATH; empty for none"`
 	OCRLanguages string `toml:"ocr_languages" doc:"languages for tesseract, by its names, joined with +"`
 	// The speech-to-text server.

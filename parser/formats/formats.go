@@ -128,6 +128,7 @@ func All(c Config) []parser.Format {
 		docx.New(recognition, registry),
 		odf.NewText(recognition, registry),
 		odf.NewSlides(recognition, registry),
+		odf.NewSheets(),
 		pptx.New(recognition, registry),
 		xlsx.New(),
 		csv.New(),

@@ -140,6 +140,8 @@ func (s *styles) read(z *zipfile.Archive, part string) {
 			}
 		case el == "drawing-page-properties" && key != "":
 			cur.hidden = x.Attr("visibility") == "hidden"
+		case el == "table-properties" && key != "":
+			cur.hidden = x.Attr("display") == "false"
 		case el == "page-layout":
 			layout = x.Attr("name")
 		case el == "page-layout-properties" && len(s.layouts) < maxStyles:

@@ -1,7 +1,7 @@
-// Package odf holds the formats of OpenDocument texts and slides (OASIS OpenDocument
-// 1.3): headings, lists, tables, notes, text boxes, charts and descriptions of pictures,
-// as a text reads with all tracked changes accepted, and where a slide shows them. They
-// run in the parser's child process.
+// Package odf holds the formats of OpenDocument texts, slides and sheets (OASIS
+// OpenDocument 1.3): headings, lists, tables, notes, text boxes, charts and descriptions
+// of pictures, as a text reads with all tracked changes accepted, and where a slide shows
+// them; the rows of sheets. They run in the parser's child process.
 package odf
 
 import (

@@ -7,37 +7,20 @@ import (
 	"os"
 
 	"github.com/richardlehane/mscfb"
-
-	"sheaf/parser/internal/zipfile"
 )
 
 // check inspects the file's container: LibreOffice accepts anything, and turns
 // garbage into a document instead of rejecting it.
 func (k kind) check(f *os.File, size int64) error {
-	switch k.ext {
-	case "rtf":
-		head := make([]byte, 64)
-		n, _ := f.ReadAt(head, 0) // a short file fails below
-		if !bytes.HasPrefix(bytes.TrimLeft(head[:n], "\ufeff \r\n\t"), []byte(`{\rtf`)) {
-			return k.invalid(`it does not begin with {\rtf`)
-		}
-		return nil
-	case "ods":
-		z, err := zipfile.Open(f, k.ext)
-		if err != nil {
-			return err
-		}
-		if !z.Has("content.xml") {
-			return k.invalid("its part content.xml is missing")
-		}
-		// OpenDocument 1.3 part 2, 4.8: encrypted parts are listed here.
-		manifest, err := z.ReadAll("META-INF/manifest.xml", 16<<20)
-		if err == nil && bytes.Contains(manifest, []byte("encryption-data")) {
-			return k.encrypted()
-		}
-		return nil
+	if k.ext != "rtf" {
+		return k.checkOLE(f, size)
 	}
-	return k.checkOLE(f, size)
+	head := make([]byte, 64)
+	n, _ := f.ReadAt(head, 0) // a short file fails below
+	if !bytes.HasPrefix(bytes.TrimLeft(head[:n], "\ufeff \r\n\t"), []byte(`{\rtf`)) {
+		return k.invalid(`it does not begin with {\rtf`)
+	}
+	return nil
 }
 
 // maxEntries limits how many streams of a compound file are examined.

@@ -1,5 +1,5 @@
 // Package office is the format of pre-OOXML office files and their relatives: DOC,
-// XLS, PPT, RTF, and OpenDocument sheets. During planning LibreOffice, an optional program,
+// XLS, PPT and RTF. During planning LibreOffice, an optional program,
 // converts a file once to DOCX, XLSX or PPTX, and the tasks read that. It runs in
 // the parser's child process.
 package office
@@ -80,8 +80,6 @@ func kindOf(mediaType string) (kind, bool) {
 		return kind{"PPT", "ppt", toPPTX, parser.MediaPPTX}, true
 	case parser.MediaRTF, "text/rtf":
 		return kind{"RTF", "rtf", toDOCX, parser.MediaDOCX}, true
-	case parser.MediaODS:
-		return kind{"ODS", "ods", toXLSX, parser.MediaXLSX}, true
 	}
 	return kind{}, false
 }
@@ -94,7 +92,6 @@ func (*format) Types() []parser.FileType {
 		// A Word or PowerPoint file may embed a sheet: sheets come after them.
 		{MediaType: parser.MediaPPT, Name: "PowerPoint before 2007", Extensions: []string{".ppt"}, Magic: []parser.Magic{{Stream: "PowerPoint Document"}}},
 		{MediaType: parser.MediaXLS, Name: "Excel before 2007", Extensions: []string{".xls"}, Magic: []parser.Magic{{Stream: "Workbook"}, {Stream: "Book"}}},
-		{MediaType: parser.MediaODS, Aliases: []string{parser.MediaODS + "-template"}, Name: "OpenDocument sheet", Extensions: []string{".ods"}, Magic: []parser.Magic{{Entry: "mimetype"}}},
 	}
 	for i := range types {
 		t := &types[i]
@@ -146,7 +143,7 @@ func (f *format) soffice() (string, error) {
 	return program.Program{
 		Name: "LibreOffice", Command: f.cfg.Soffice, Setting: "parser.soffice",
 		Packages: "libreoffice-writer-nogui, libreoffice-calc-nogui and libreoffice-impress-nogui",
-	}.Find("Reading DOC, XLS, PPT, RTF and ODS files")
+	}.Find("Reading DOC, XLS, PPT and RTF files")
 }
 
 // Open implements parser.Format. It checks the file's container; LibreOffice is
