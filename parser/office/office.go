@@ -1,7 +1,6 @@
-// Package office is the format of pre-OOXML office files and their relatives: DOC,
-// XLS, PPT and RTF. During planning LibreOffice, an optional program,
-// converts a file once to DOCX, XLSX or PPTX, and the tasks read that. It runs in
-// the parser's child process.
+// Package office is the format of pre-OOXML office files and RTF: DOC, XLS and PPT.
+// During planning LibreOffice, an optional program, converts a file once to DOCX, XLSX
+// or PPTX, and the tasks read that. It runs in the parser's child process.
 package office
 
 import (
