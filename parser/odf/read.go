@@ -24,7 +24,7 @@ import (
 // Limits that only hostile files reach.
 const (
 	maxAnchors    = 32 // links inside links
-	maxFrames     = 64 // frames inside frames
+	maxSpans      = 64 // spans inside spans
 	maxRepeated   = 100
 	maxObjects    = 200
 	maxObjectSize = 16 << 20 // inflated, of one object
@@ -115,7 +115,7 @@ type reader struct {
 	toc                 int
 	endnote             bool // the note that has begun last is one
 	footnotes, endnotes int
-	box                 bool // a check box has begun,
+	checkbox            bool // one has begun,
 	ticked              bool // which is ticked
 	headings            counter
 	counters            map[string]*counter // by id of a list, and by name of its style
@@ -277,7 +277,7 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 		r.beginParagraph(s, el == "h")
 	case "span":
 		if p := last(r.paras); p != nil {
-			if len(p.spans) == maxFrames {
+			if len(p.spans) == maxSpans {
 				p.dropped++
 				break
 			}
@@ -287,7 +287,7 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 			}
 		}
 	case "fieldmark":
-		r.box = strings.HasSuffix(s.Attr("type"), ".FORMCHECKBOX")
+		r.checkbox = strings.HasSuffix(s.Attr("type"), ".FORMCHECKBOX")
 		r.ticked = false
 	case "param":
 		r.ticked = r.ticked || s.Attr("name") == "Checkbox_Checked" && s.Attr("value") == "true"
@@ -437,10 +437,10 @@ func (r *reader) end(el, prefix string) error {
 			p.spans = p.spans[:len(p.spans)-1]
 		}
 	case "fieldmark":
-		if r.box {
+		if r.checkbox {
 			r.put(map[bool]string{false: "☐ ", true: "☒ "}[r.ticked])
 		}
-		r.box = false
+		r.checkbox = false
 	case "a":
 		if p := last(r.paras); p != nil && len(p.open) > 0 {
 			a := last(p.open)
