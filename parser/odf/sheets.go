@@ -157,10 +157,10 @@ func (d *workbook) pass(ctx context.Context, table func(name string, columns []s
 	return rows, warnings, nil
 }
 
-// carried is the text of a merged cell, for the rows below it.
+// carried is the text of a merged cell, for its rows.
 type carried struct {
 	text string
-	left int
+	last int // of these rows
 }
 
 type sheetReader struct {
@@ -395,11 +395,12 @@ func (r *sheetReader) shape(s *xmlscan.Scanner) {
 }
 
 func (r *sheetReader) put(text string) {
-	switch {
-	case r.note != nil:
-		r.note.WriteString(text)
-	case r.inText > 0:
-		r.text.WriteString(text)
+	to := &r.text
+	if r.note != nil {
+		to = r.note
+	}
+	if (r.note != nil || r.inText > 0) && to.Len() <= rowio.MaxCellBytes {
+		to.WriteString(text)
 	}
 }
 
@@ -556,35 +557,60 @@ func (r *sheetReader) endCell() {
 			r.notes = append(r.notes, []string{columnName(len(r.cells)+r.blank) + strconv.Itoa(r.number+1), note})
 		}
 	}
-	if text == "" && (!r.covered || len(r.carry) == 0) {
-		r.blank = min(r.blank+r.repeat, rowio.MaxColumns) // mostly to the end of the sheet
-		return
-	}
-	for i := range r.repeat {
-		at := len(r.cells) + r.blank
-		if at >= rowio.MaxColumns {
-			return
-		}
-		cell := text
-		if c := r.carry[at]; r.covered && c.left > 0 {
-			cell = c.text
-		}
-		if cell == "" {
-			r.blank++
-			continue
-		}
-		if i > 0 {
-			if r.left--; r.left < 0 {
-				r.unrepeated++
+	switch at := len(r.cells) + r.blank; {
+	case r.covered:
+		r.cover(at)
+	case text == "":
+		r.blank = min(r.blank+r.repeat, rowio.MaxColumns-len(r.cells)) // mostly to the end of the sheet
+	default:
+		for i := range min(r.repeat, rowio.MaxColumns-at) {
+			if i > 0 && !r.repeated() {
 				return
 			}
-		}
-		r.cells = append(append(r.cells, make([]string, r.blank)...), cell)
-		r.blank = 0
-		if r.down > 1 && !r.covered && len(text) <= maxFilled {
-			r.carry[at] = carried{text, r.down} // this row is the first
+			r.add(at+i, text)
+			if r.down > 1 && len(text) <= maxFilled {
+				r.carry[at+i] = carried{text, r.number + r.down}
+			}
 		}
 	}
+}
+
+// add puts a text in a column of the open row.
+func (r *sheetReader) add(column int, text string) {
+	r.cells = append(append(r.cells, make([]string, column-len(r.cells))...), text)
+	r.blank = 0
+}
+
+// repeated takes one more cell for which the file has no text of its own.
+func (r *sheetReader) repeated() bool {
+	if r.left--; r.left < 0 {
+		r.unrepeated++
+		return false
+	}
+	return true
+}
+
+// cover fills cells that merged ones cover, from a column on.
+func (r *sheetReader) cover(at int) {
+	end := min(at+r.repeat, rowio.MaxColumns)
+	var columns []int
+	for column, c := range r.carry {
+		switch {
+		case c.last <= r.number:
+			delete(r.carry, column)
+		case column >= at && column < end:
+			columns = append(columns, column)
+		}
+	}
+	slices.Sort(columns)
+	for _, column := range columns {
+		if !r.repeated() {
+			clear(r.carry)
+			break
+		}
+		r.add(column, r.carry[column].text)
+	}
+	r.blank = max(end-len(r.cells), 0)
 }
 
 func (r *sheetReader) endRow() error {
@@ -595,13 +621,6 @@ func (r *sheetReader) endRow() error {
 	r.cells, r.blank = nil, 0
 	for i := range r.repeatRow {
 		r.number++
-		for at, c := range r.carry {
-			if c.left--; c.left <= 0 {
-				delete(r.carry, at)
-			} else {
-				r.carry[at] = c
-			}
-		}
 		if width == 0 {
 			r.number += r.repeatRow - 1 - i
 			return nil

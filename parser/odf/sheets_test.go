@@ -157,6 +157,14 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
+func TestCoveredCellsAreBounded(t *testing.T) {
+	const covered = `<table:table-row><table:covered-table-cell table:number-columns-repeated="16384"/></table:table-row>`
+	plan, _ := loadSheets(t, packSheets("", sheet("S", row(`<table:table-cell table:number-columns-repeated="16384" table:number-rows-spanned="60000"><text:p>x</text:p></table:table-cell>`), strings.Repeat(covered, 50_000))), sheaf.ParseConfig{})
+	if plan.Units < 100 || plan.Units > maxRepeatedCells/16384+2 || len(plan.Warnings) != 1 || plan.Warnings[0].Code != "rows_repeated" {
+		t.Errorf("%d rows, %+v", plan.Units, plan.Warnings)
+	}
+}
+
 func TestDamagedWorkbooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		content []byte
