@@ -393,8 +393,9 @@ func (s *Service) forecast(ctx context.Context, tenantID string, plans []PlanPre
 		out.Reused.Tokens += p.Reused.Tokens
 		out.Chunks, out.Tokens = out.Chunks.plus(p.Chunks), out.Tokens.plus(p.Tokens)
 		for _, r := range p.Ranges {
-			l := load{r.Work, p.MediaType}
-			loads[l] = amount{loads[l].cost + r.Cost, loads[l].tasks + 1}
+			if l := (load{r.Work, p.MediaType}); l.Work != WorkNone {
+				loads[l] = amount{loads[l].cost + r.Cost, loads[l].tasks + 1}
+			}
 		}
 	}
 	if len(units) == 1 && total == len(plans) {
