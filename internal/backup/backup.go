@@ -76,7 +76,8 @@ type marker struct {
 // first: bytes that it does not know are garbage, those that it knows and that are
 // missing would be lost. Until the new database takes its place, the earlier backup
 // stays whole. Nothing of it is deleted without Prune, since the reason to need a backup
-// may be that the files are gone; the database before is kept beside the new one.
+// may be that the files are gone; the database before is kept beside the new one. With an
+// error there is a report only if the backup was made, and not all was removed from it.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	begun := time.Now()
 	if err := c.check(); err != nil {
@@ -94,6 +95,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	defer func() { _ = unlock() }()
 	m, err := c.look()
+	if err == nil {
+		err = c.unchanged(m)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -127,14 +131,14 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			return nil, err
 		}
 	}
-	if c.Prune {
-		if err := c.prune(ctx, r); err != nil {
-			return nil, err
-		}
-	}
 	m.At = time.Now().UTC()
 	if err := c.write(m); err != nil {
 		return nil, err
+	}
+	if c.Prune {
+		if err := c.prune(ctx, r); err != nil {
+			return r, err
+		}
 	}
 	r.Seconds = time.Since(begun).Seconds()
 	return r, nil
@@ -205,21 +209,26 @@ func (c Config) look() (*marker, error) {
 	if m.Source != c.Source {
 		return nil, fmt.Errorf("%w: %s is a backup of %s, and this would be one of %s; choose another folder", sheaf.ErrInvalid, c.Target, m.Source, c.Source)
 	}
+	return m, nil
+}
+
+// unchanged refuses a backup that Sheaf has worked in since. It reads all of its database.
+func (c Config) unchanged(m *marker) error {
 	if c.Database == "" {
-		return m, nil
+		return nil
 	}
 	sum, err := hash(c.to(c.Database))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
+		return nil
 	}
 	if err != nil {
-		return nil, c.failed("read the database", err)
+		return c.failed("read the database", err)
 	}
 	if _, err := os.Stat(c.to(c.Database + "-wal")); err == nil || !slices.Contains(m.Databases, sum) {
-		return nil, fmt.Errorf("%w: Sheaf has worked in %s since that backup was made, and another would overwrite what it did; choose another folder", sheaf.ErrInvalid, c.Target)
+		return fmt.Errorf("%w: Sheaf has worked in %s since that backup was made, and another would overwrite what it did; choose another folder", sheaf.ErrInvalid, c.Target)
 	}
 	m.Databases = []string{sum}
-	return m, nil
+	return nil
 }
 
 func (c Config) write(m *marker) error {

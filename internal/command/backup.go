@@ -71,10 +71,13 @@ func (g *global) backup(ctx context.Context, folder string, prune bool) error {
 	stop := g.watchCopy(&copied)
 	r, err := backup.Run(ctx, c)
 	stop()
-	if errors.Is(err, sheaf.ErrInvalid) {
+	switch {
+	case err == nil:
+	case r != nil:
+		return fmt.Errorf("the backup was made, but old files are still in it: %w", err)
+	case errors.Is(err, sheaf.ErrInvalid):
 		return usageError{fmt.Errorf("no backup was made: %s", strings.TrimPrefix(err.Error(), sheaf.ErrInvalid.Error()+": "))}
-	}
-	if err != nil {
+	default:
 		return fmt.Errorf("no backup was made: %w", err)
 	}
 	removed := ""
