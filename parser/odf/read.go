@@ -132,11 +132,13 @@ func last[T any](of []T) (v T) {
 	return v
 }
 
-func (r *reader) add(blocks ...sheaf.Block) error {
+func (r *reader) add(blocks ...sheaf.Block) error { return r.addTo(&r.out, blocks...) }
+
+func (r *reader) addTo(out *[]sheaf.Block, blocks ...sheaf.Block) error {
 	if r.blocks += len(blocks); r.blocks > maxBlocks {
 		return sheaf.Fail(sheaf.CategoryCapacity, "too_large", "The document has more than %d paragraphs; split it into smaller files.", maxBlocks)
 	}
-	r.out = append(r.out, blocks...)
+	*out = append(*out, blocks...)
 	return nil
 }
 
@@ -263,13 +265,13 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 		"user-field-decls", "variable-decls", "sequence-decls", "dde-connection-decls", "covered-table-cell", "shapes":
 		// Deleted text lies in tracked-changes. The cells that another covers are empty, or
 		// hold what was there before they were joined.
-		return r.skip(s)
+		return skip(s)
 	case "annotation":
 		r.comments++
-		return r.skip(s)
+		return skip(s)
 	case "section":
 		if s.Attr("display") == "none" {
-			return r.skip(s)
+			return skip(s)
 		}
 	case "table-of-content", "illustration-index", "table-index", "object-index", "user-index", "alphabetical-index":
 		r.toc++
@@ -320,7 +322,7 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 			r.noteMark[n-1] = "[" + mark + "]"
 			r.put(r.noteMark[n-1])
 		}
-		return r.skip(s)
+		return skip(s)
 	case "list":
 		r.beginList(s)
 	case "list-item":
@@ -344,7 +346,7 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 			f.class = outer.class // of a group
 		}
 		if r.slide != nil && (recurring[f.class] || s.Attr("placeholder") == "true") {
-			return r.skip(s)
+			return skip(s)
 		}
 		if b := (rect{length(s.Attr("x")), length(s.Attr("y")), length(s.Attr("width")), length(s.Attr("height"))}); r.slide != nil && b.w > 0 && b.h > 0 && s.Attr("transform") == "" {
 			f.box = &b
@@ -360,10 +362,10 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 			r.slide.noted = true
 		}
 	case "page-thumbnail":
-		return r.skip(s)
+		return skip(s)
 	case "page-number", "page-count":
 		if r.slide != nil { // "<number>"
-			return r.skip(s)
+			return skip(s)
 		}
 	case "title", "desc":
 		if f := last(r.frames); f != nil && string(s.Prefix()) == "svg" {
@@ -413,7 +415,8 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 	return nil
 }
 
-func (r *reader) skip(s *xmlscan.Scanner) error {
+// skip passes over the element that has begun.
+func skip(s *xmlscan.Scanner) error {
 	_ = s.Skip() // Next reports an error again
 	return nil
 }
@@ -541,10 +544,7 @@ func (r *reader) endParagraph() error {
 			r.noteMark[n] = ""
 		}
 		b.Links = links.Place(b.Text, p.links)
-		if r.blocks++; r.blocks <= maxBlocks {
-			r.notes = append(r.notes, b)
-		}
-		return nil
+		return r.addTo(&r.notes, b)
 	case r.slide != nil && len(r.tables) == 0 && r.titled():
 		b.Kind, b.Level, b.Text = sheaf.BlockHeading, 1, clean.Line(raw)
 	case p.level > 0 && !p.toc:
@@ -672,16 +672,16 @@ func (r *reader) object(href string) (any bool, err error) {
 		}
 		r.warn("document_damaged", "An embedded object could not be read to its end.")
 	}
-	kind, title := "", ""
+	tables, title := false, ""
 	for _, b := range in.out {
 		if b.Table != nil {
-			kind = "table"
+			tables = true
 		} else if title == "" {
 			title = clean.Line(b.Text)
 		}
 	}
 	for _, b := range append(in.out, in.notes...) {
-		if kind == "table" {
+		if tables {
 			if b.Table == nil {
 				continue // titles of axes, and notes on the sheet
 			}

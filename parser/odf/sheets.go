@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -147,7 +148,7 @@ func (d *workbook) pass(ctx context.Context, table func(name string, columns []s
 		text string
 	}{
 		{r.hidden, "hidden_sheets", "Hidden sheets (%d) were not read; unhide them to have them searched."},
-		{r.unrepeated, "rows_repeated", "Rows and cells that the file repeats (%d) were left out beyond the first 5,000,000 cells."},
+		{r.unrepeated, "rows_repeated", "Rows and cells that the file repeats (%d) were left out beyond the first " + strconv.Itoa(maxRepeatedCells/1_000_000) + " million cells."},
 		{r.drawn, "images_ignored", "Charts and pictures (%d) were not read."},
 	} {
 		if w.n > 0 {
@@ -197,7 +198,7 @@ type sheetReader struct {
 }
 
 // read reads all sheets in a single pass.
-func (r *sheetReader) read(ctx context.Context, p interface{ Read([]byte) (int, error) }) error {
+func (r *sheetReader) read(ctx context.Context, p io.Reader) error {
 	s := xmlscan.New(p)
 	body := 0
 	for n := 0; ; n++ {
@@ -271,8 +272,7 @@ func (r *sheetReader) write(text []byte) {
 func (r *sheetReader) begin(s *xmlscan.Scanner, el string) error {
 	switch el {
 	case "tracked-changes", "content-validations", "named-expressions", "database-ranges", "dde-links", "calculation-settings", "label-ranges", "data-pilot-tables", "consolidation", "forms", "scenario", "table-source":
-		_ = s.Skip() // Next reports an error again
-		return nil
+		return skip(s)
 	case "frame", "custom-shape", "g", "rect", "control":
 		if string(s.Prefix()) == "draw" {
 			r.shape(s)
@@ -290,8 +290,7 @@ func (r *sheetReader) begin(s *xmlscan.Scanner, el string) error {
 			if hidden {
 				r.hidden++
 			}
-			_ = s.Skip() // Next reports an error again
-			return nil
+			return skip(s)
 		}
 		r.sheet = &rowio.Sheet{Name: clean.Line(clean.Clip(s.Attr("name"), 500)), Head: -1, TableFunc: r.table, RowFunc: func(_ int, row, uris []string) error { return r.row(row, uris) }}
 		r.number, r.carry, r.shapes, r.notes = 0, map[int]carried{}, nil, nil
@@ -328,7 +327,7 @@ func (r *sheetReader) begin(s *xmlscan.Scanner, el string) error {
 		}
 	case "creator", "date", "sender-initials": // of an annotation
 		if r.note != nil {
-			_ = s.Skip() // Next reports an error again
+			return skip(s)
 		}
 	case "p":
 		r.spaced = true

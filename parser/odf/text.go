@@ -131,14 +131,11 @@ func properties(z *zipfile.Archive) map[string]string {
 		return out
 	}
 	defer p.Close()
-	keys := map[string]string{"title": "title", "initial-creator": "author", "subject": "subject", "keyword": "keywords", "description": "description",
-		"creation-date": "created", "date": "modified", "language": "language", "generator": "producer"}
-	zipfile.ReadFields(p, keys, out)
-	if out["author"] == "" {
-		if p, err := z.Part(metaPart, maxMetaBytes); err == nil {
-			defer p.Close()
-			zipfile.ReadFields(p, map[string]string{"creator": "author"}, out)
-		}
+	zipfile.ReadFields(p, map[string]string{"title": "title", "initial-creator": "author", "creator": "creator", "subject": "subject", "keyword": "keywords",
+		"description": "description", "creation-date": "created", "date": "modified", "language": "language", "generator": "producer"}, out)
+	if out["author"] == "" && out["creator"] != "" { // who saved it last
+		out["author"] = out["creator"]
 	}
+	delete(out, "creator")
 	return out
 }
