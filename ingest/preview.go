@@ -447,30 +447,36 @@ type amount struct{ cost, tasks int }
 // zero for no work, and unknown while nothing like most of it has been measured.
 func (s *Service) expectTime(ctx context.Context, tenantID string, loads map[load]amount) (sheaf.ETA, error) {
 	var p50, p90 float64
-	add := func(n amount, mediaType string, stages ...string) (known bool, err error) {
-		pace, err := s.Catalog.Speed(ctx, mediaType, stages...)
-		if err != nil {
-			return false, fmt.Errorf("measuring the speed: %w", err)
-		}
+	add := func(n amount, pace taskstore.Pace) (known bool) {
 		e := estimate(taskstore.Remaining{Own: n.cost, Tasks: n.tasks, Like: pace})
-		if e.P50 == nil {
-			return false, nil
+		if e.P50 != nil {
+			p50, p90 = p50+*e.P50, p90+*e.P90
 		}
-		p50, p90 = p50+*e.P50, p90+*e.P90
-		return true, nil
+		return e.P50 != nil
+	}
+	speed := func(stages ...string) (map[string]taskstore.Pace, error) {
+		paces, err := s.Catalog.Speed(ctx, stages...)
+		if err != nil {
+			return nil, fmt.Errorf("measuring the speed: %w", err)
+		}
+		return paces, nil
 	}
 	own, measured := 0, 0
-	for l, n := range loads {
-		own += n.cost
-		if n.cost == 0 {
-			continue
-		}
-		known, err := add(n, l.mediaType, l.stages()...)
-		if err != nil {
-			return sheaf.ETA{}, err
-		}
-		if known {
-			measured += n.cost
+	for _, w := range []Work{WorkAll, WorkEmbed, WorkIndex} {
+		var paces map[string]taskstore.Pace // read once, where there is such work
+		for l, n := range loads {
+			if l.Work != w || n.cost == 0 {
+				continue
+			}
+			if paces == nil {
+				var err error
+				if paces, err = speed(w.stages()...); err != nil {
+					return sheaf.ETA{}, err
+				}
+			}
+			if own += n.cost; add(n, paces[l.mediaType]) {
+				measured += n.cost
+			}
 		}
 	}
 	if own == 0 {
@@ -491,9 +497,11 @@ func (s *Service) expectTime(ctx context.Context, tenantID string, loads map[loa
 			ahead = amount{ahead.cost + l.Cost, ahead.tasks + l.Pending}
 		}
 	}
-	if _, err := add(ahead, ""); err != nil {
+	paces, err := speed()
+	if err != nil {
 		return sheaf.ETA{}, err
 	}
+	add(ahead, paces[""])
 	return sheaf.ETA{P50: &p50, P90: &p90}, nil
 }
 

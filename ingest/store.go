@@ -74,7 +74,7 @@ type Jobs interface {
 type Estimates interface {
 	Queue(ctx context.Context, tenantID string) (*taskstore.TenantQueue, error)
 	Remaining(ctx context.Context, tenantID, jobID string) (taskstore.Remaining, error)
-	Speed(ctx context.Context, mediaType string, stages ...string) (taskstore.Pace, error)
+	Speed(ctx context.Context, stages ...string) (map[string]taskstore.Pace, error)
 	StageTimes(ctx context.Context, tenantID string) (map[string]time.Duration, error)
 	OpenTasks(ctx context.Context, tenantID string, ids []string) (queued, running int, err error)
 }

@@ -88,7 +88,7 @@ func checkCalls(t *testing.T, f *storetest.Fixture) {
 		"job ended":     func() error { _, err := s.JobEnded(ctx, d.Tenant, d.Job); return err },
 		"remaining":     func() error { _, err := counted.Remaining(ctx, d.Tenant, d.Job); return err },
 		"waits for":     func() error { _, err := s.JobWaitsFor(ctx, d.Job, "", time.Minute); return err },
-		"speed":         func() error { _, err := s.Speed(ctx, "", "parse"); return err },
+		"speed":         func() error { _, err := s.Speed(ctx, "parse"); return err },
 		"stage times":   func() error { _, err := s.StageTimes(ctx, d.Tenant); return err },
 		"documents":     func() error { _, _, err := s.Documents(ctx, d.Tenant, taskstore.DocumentFilter{}, page); return err },
 		"facets":        func() error { _, err := s.Facets(ctx, d.Tenant, taskstore.DocumentFilter{}); return err },

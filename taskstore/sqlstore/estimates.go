@@ -472,9 +472,10 @@ func (m sampled) stageTime(stages []string) (took int64) {
 	return max(took, 1)
 }
 
-// Speed measures how fast tasks of documents of a media type end, or with "" of all. With
-// stages, it is that of tasks that run only those.
-func (s *estimates) Speed(ctx context.Context, mediaType string, stages ...string) (taskstore.Pace, error) {
+// Speed measures how fast tasks end, by the media type of their documents, and of all
+// under "". With stages, it is that of tasks that run only those. What was not measured is
+// absent.
+func (s *estimates) Speed(ctx context.Context, stages ...string) (map[string]taskstore.Pace, error) {
 	db := s.read(ctx)
 	rows, err := []sampled(nil), error(nil)
 	if len(stages) > 0 {
@@ -482,10 +483,18 @@ func (s *estimates) Speed(ctx context.Context, mediaType string, stages ...strin
 	} else {
 		rows, err = s.latest(db)
 	}
-	if mediaType != "" {
-		rows = ofType(rows, mediaType)
+	of := map[string][]sampled{}
+	for _, m := range rows {
+		of[""] = append(of[""], m)
+		if m.MediaType != "" {
+			of[m.MediaType] = append(of[m.MediaType], m)
+		}
 	}
-	return paceOf(rows, stages...), err
+	out := map[string]taskstore.Pace{}
+	for mediaType, rows := range of {
+		out[mediaType] = paceOf(rows, stages...)
+	}
+	return out, err
 }
 
 // StageTimes is how long stages of tasks of a tenant took of late that read ranges or

@@ -1205,10 +1205,10 @@ func testSpeedByType(t *testing.T, b *bench) {
 	run(doc, 4, time.Second)
 	near("scans that are as fast as messages, once it shows", remaining(scans).Like.PerSecond, 10)
 
+	speeds, err := b.Speed(b.ctx)
+	b.ok(err)
 	for mediaType, want := range map[string]float64{slow: 70. / 304, fast: 10, other: 0} {
-		got, err := b.Speed(b.ctx, mediaType)
-		b.ok(err)
-		near(mediaType, got.PerSecond, want)
+		near(mediaType, speeds[mediaType].PerSecond, want)
 	}
 }
 
@@ -1249,9 +1249,9 @@ func testRemaining(t *testing.T, b *bench) {
 	unplanned, err = other.Remaining(b.ctx, other.tenant, unknown)
 	b.ok(err)
 	b.same("unplanned, of a tenant of which nothing was measured", []int{unplanned.Unplanned, unplanned.UnplannedCost}, []int{1, 0})
-	speed, err := b.Speed(b.ctx, "")
+	speeds, err := b.Speed(b.ctx)
 	b.ok(err)
-	if speed.PerSecond <= 0 || speed.Variation < 0 || speed.Tasks < 1 {
+	if speed := speeds[""]; speed.PerSecond <= 0 || speed.Variation < 0 || speed.Tasks < 1 {
 		t.Fatalf("speed %+v", speed)
 	}
 	// Postponed work says why, and until when.
@@ -1290,12 +1290,12 @@ func testRemaining(t *testing.T, b *bench) {
 			b.ok(b.Complete(b.ctx, c.Held(), taskstore.Completion{Result: r}))
 		}
 	}
-	whole, err := b.Speed(b.ctx, "")
-	b.ok(err)
-	vectors, err := b.Speed(b.ctx, "", "embed", "index")
-	b.ok(err)
-	both, err := b.Speed(b.ctx, "", "parse", "embed")
-	b.ok(err)
+	speed := func(stages ...string) taskstore.Pace {
+		speeds, err := b.Speed(b.ctx, stages...)
+		b.ok(err)
+		return speeds[""]
+	}
+	whole, vectors, both := speed(), speed("embed", "index"), speed("parse", "embed")
 	times, err := b.StageTimes(b.ctx, b.tenant)
 	b.ok(err)
 	if times["parse"] != 8*time.Second || times["embed"] != time.Second || times["finalize"] != 0 {
