@@ -91,14 +91,7 @@ func (d *workbook) Plan(ctx context.Context) (*parser.Plan, error) {
 	if s.Unlinked > 0 && len(s.Ranges) > 1 {
 		warnings = append(warnings, sheaf.Warning{Code: "links_ignored", Message: fmt.Sprintf("Addresses behind cells (%d) were left out: up to %d KB of them are read for %d rows.", s.Unlinked, rowio.MaxLinkBytes>>10, s.Rows)})
 	}
-	p := &parser.Plan{Unit: sheaf.UnitRow, Units: rows, Ranges: s.Ranges, Metadata: properties(d.z), Warnings: warnings}
-	p.Metadata["sheets"] = strconv.Itoa(d.sheets)
-	p.Metadata["rows"] = strconv.Itoa(rows)
-	if len(p.Ranges) == 1 {
-		// One task: rereading the small original costs less than storing a shard.
-		p.Ranges[0].Shard, p.Ranges[0].MediaType, p.Ranges[0].Hint = "", "", nil
-	}
-	return p, nil
+	return s.Plan(rows, d.sheets, properties(d.z), warnings), nil
 }
 
 // Parse implements parser.Document. In normal operation it is called only for files of

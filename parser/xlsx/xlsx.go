@@ -232,14 +232,7 @@ func (d *document) Plan(ctx context.Context) (*parser.Plan, error) {
 	if lost > 0 {
 		warnings = append(warnings, sheaf.Warning{Code: "links_ignored", Message: fmt.Sprintf("Addresses behind cells (%d) were left out: they are read in sheets of up to %d rows, and up to %d KB of them for %d rows.", lost, bufferedRows, rowio.MaxLinkBytes>>10, s.Rows)})
 	}
-	p := &parser.Plan{Unit: sheaf.UnitRow, Units: rows, Ranges: s.Ranges, Metadata: d.w.z.Properties(), Warnings: warnings}
-	p.Metadata["sheets"] = fmt.Sprint(len(d.w.sheets))
-	p.Metadata["rows"] = fmt.Sprint(rows)
-	if len(p.Ranges) == 1 {
-		// One task: rereading the small original costs less than storing a shard.
-		p.Ranges[0].Shard, p.Ranges[0].MediaType, p.Ranges[0].Hint = "", "", nil
-	}
-	return p, nil
+	return s.Plan(rows, len(d.w.sheets), d.w.z.Properties(), warnings), nil
 }
 
 // Parse implements parser.Document. In normal operation it is called only for

@@ -3,8 +3,10 @@ package rowio
 import (
 	"io"
 	"slices"
+	"strconv"
 
 	"sheaf"
+	"sheaf/parser"
 	"sheaf/parser/internal/clean"
 	"sheaf/parser/internal/coltype"
 )
@@ -113,6 +115,16 @@ func filled(row []string) int {
 		}
 	}
 	return n
+}
+
+// Plan is that of a file of rows, which the sharder has cut.
+func (s *Sharder) Plan(rows, sheets int, metadata map[string]string, warnings []sheaf.Warning) *parser.Plan {
+	metadata["sheets"], metadata["rows"] = strconv.Itoa(sheets), strconv.Itoa(rows)
+	if len(s.Ranges) == 1 {
+		// One task: rereading the small original costs less than storing a shard.
+		s.Ranges[0].Shard, s.Ranges[0].MediaType, s.Ranges[0].Hint = "", "", nil
+	}
+	return &parser.Plan{Unit: sheaf.UnitRow, Units: rows, Ranges: s.Ranges, Metadata: metadata, Warnings: warnings}
 }
 
 // Parse emits the rows of a range from a pass over all tables of a file. types are those
